@@ -9,18 +9,25 @@ and a search finds the best point:
     found.x                                    # (1, D)
 """
 
-from acquisition import designs, minibatch, pointwise
-from acquisition.pointwise import (
-    Acquisition,
-    IntegralVarianceReduction,
-    LinearisedWarpedUncertainty,
-    MatchedWarpedUncertainty,
-    MutualInformation,
-    UncertaintySampling,
-    UpperConfidenceBound,
-    bind,
-)
-from acquisition.search import ContinuousSearch, Domain, SearchResult, domain_of
+from typing import TYPE_CHECKING
+
+from gp.lazy import attach
+
+if TYPE_CHECKING:
+    from acquisition import designs, minibatch, pointwise
+    from acquisition.pointwise import (
+        Acquisition,
+        IntegralVarianceReduction,
+        LinearisedWarpedUncertainty,
+        MatchedWarpedUncertainty,
+        MutualInformation,
+        UncertaintySampling,
+        UpperConfidenceBound,
+        bind,
+    )
+    from acquisition.search import ContinuousSearch, Domain, SearchResult, domain_of
+else:
+    __getattr__, __dir__ = attach(__name__)
 
 __all__ = [
     "Acquisition",

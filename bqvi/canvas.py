@@ -14,7 +14,7 @@ import numpy as np
 
 from gp.extras import needing
 
-with needing("plot"):
+with needing():
     from matplotlib.axes import Axes
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,18 +1,25 @@
 """Gaussian processes: kernels, posteriors, hyperparameters, measures and kernel embeddings."""
 
-from gp import embeddings, expectation, kernels, means, measures
-from gp.comparison import Comparison, compare
-from gp.components import components
-from gp.hyperparameters import Hyperparameters, fit
-from gp.integrals import Integral, Integrals, JointIntegral
-from gp.interop import as_botorch_model, from_botorch, from_gpytorch, from_gpytorch_kernel
-from gp.linalg import NotPositiveDefiniteError
-from gp.marginal import MarginalPosterior, marginalise
-from gp.observations import Gradients, Values
-from gp.paths import Path
-from gp.posterior import GradientMoments, Posterior
-from gp.predictions import load
-from gp.process import GaussianProcess
+from typing import TYPE_CHECKING
+
+from gp.lazy import attach
+
+if TYPE_CHECKING:
+    from gp import embeddings, expectation, kernels, means, measures
+    from gp.additive_terms import components
+    from gp.comparison import Comparison, compare
+    from gp.hyperparameters import Hyperparameters, fit
+    from gp.integrals import Integral, Integrals, JointIntegral
+    from gp.interop import as_botorch_model, from_botorch, from_gpytorch, from_gpytorch_kernel
+    from gp.linalg import NotPositiveDefiniteError
+    from gp.marginal import MarginalPosterior, marginalise
+    from gp.observations import Gradients, Values
+    from gp.paths import Path
+    from gp.posterior import GradientMoments, Posterior
+    from gp.predictions import load
+    from gp.process import GaussianProcess
+else:
+    __getattr__, __dir__ = attach(__name__)
 
 __all__ = [
     "Comparison",

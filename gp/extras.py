@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_PACKAGES = {
+_EXTRAS = {
     "arviz": ("h5netcdf", "h5py", "xarray"),
     "botorch": ("botorch", "gpytorch", "linear_operator"),
     "numpyro": ("jax", "numpyro"),
@@ -14,29 +14,26 @@ _PACKAGES = {
     "ray": ("ray",),
     "sklearn": ("sklearn",),
     "stan": ("bridgestan", "httpstan"),
+    "torch": ("torch",),
 }
 
 
 @contextmanager
-def needing(extra: str) -> Iterator[None]:
-    """A context for imports of packages that belong to an extra.
-
-    Parameters
-    ----------
-    extra : 'arviz', 'botorch', 'numpyro', 'plot', 'pymc', 'ray', 'sklearn' or 'stan', as in
-        ``pip install "bqvi[plot]"``.
+def needing() -> Iterator[None]:
+    """A context for imports of packages that belong to an extra, as in ``pip install "bqvi[plot]"``.
 
     Raises
     ------
     ImportError
-        Where a package of the extra is not installed; the message names the package and the extra.
+        Where such a package is not installed; the message names the package and the extra.
     """
     try:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in _PACKAGES[extra]:
-            raise
-        raise ImportError(
-            f'this needs {package}, which is not installed: pip install "bqvi[{extra}]"', name=package
-        ) from None
+        for extra, packages in _EXTRAS.items():
+            if package in packages:
+                raise ImportError(
+                    f'this needs {package}, which is not installed: pip install "bqvi[{extra}]"', name=package
+                ) from None
+        raise

@@ -68,7 +68,7 @@ class PosteriorMethods:
         MissingExtraError
             matplotlib is not installed: ``pip install "bqvi[plot]"``.
         """
-        with needing("plot"):
+        with needing():
             from matplotlib import pyplot
         if ax is None:
             _, ax = pyplot.subplots(layout="constrained")

@@ -52,6 +52,85 @@ def test_heavy_packages_are_not_imported():
     assert done.stdout.split("\n")[:3] == ["[]", "[]", "[]"], done.stdout + done.stderr
 
 
+def test_packages_import_their_names_when_these_are_used():
+    """Not even NumPy is loaded before; `dir` lists the names, and another name is an error."""
+    done = python(
+        "import sys, bqvi, gp, acquisition\n"
+        "print(sorted({'numpy', 'scipy', 'torch'} & set(sys.modules)))\n"
+        "print(all(set(each.__all__) <= set(dir(each)) for each in (bqvi, gp, acquisition, bqvi.models)))\n"
+        "print(callable(bqvi.vbmc), callable(gp.components), bqvi.calls.Run is bqvi.Run)\n"
+        "bqvi.vmbc"
+    )
+    assert done.stdout.split("\n")[:3] == ["[]", "True", "True True True"], done.stdout + done.stderr
+    assert done.stderr.endswith("AttributeError: module 'bqvi' has no attribute 'vmbc'\n")
+
+
+WITHOUT_TORCH = """
+import importlib.abc, sys
+
+class Forbidden(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+sys.meta_path.insert(0, Forbidden())
+import numpy as np
+import bqvi, gp
+
+ones, standard = np.ones(2), gp.measures.Gaussian([0.0, 0.0], np.eye(2))
+random = np.random.default_rng(0).random((1_100_000, 2))
+def f(t): return -0.5 * float(t @ t)
+def rows(t): return -0.5 * (t * t).sum(1)
+def slope(t): return -t
+
+result = {call}
+if hasattr(result, "save"):
+    print(result, repr(result))
+    result.save("run.npz")
+    getattr(result, "plot_trace", getattr(result, "plot", None))()
+posterior = getattr(result, "posterior", None)
+if isinstance(posterior, bqvi.Posterior):
+    posterior.sample(3, 0), posterior.log_prob(posterior.mode()), posterior.plot(), str(posterior)
+    posterior.save("posterior.npz"), bqvi.Posterior.load("posterior.npz").quantiles([0.5])
+    posterior.to_arviz(8)
+assert "torch" not in sys.modules
+"""
+NUMPY_CALLS = {
+    "vbmc": "bqvi.vbmc(f, plausible_lower=-ones, plausible_upper=ones, budget=20)",
+    "vbmc-gradient": "bqvi.vbmc(f, gradient=slope, plausible_lower=-ones, plausible_upper=ones, budget=12)",
+    "integrate": "bqvi.integrate(lambda x: np.exp(rows(x)), standard, budget=20, seed=0)",
+    "integrate-log": "bqvi.integrate(rows, standard, log=True, budget=20, seed=0)",
+    "gp.fit": "gp.fit(np.linspace(0.0, 1.0, 9)[:, None], np.arange(9.0) ** 2)",
+    "gp.fit-evidence": "gp.fit(np.linspace(0.0, 1.0, 9)[:, None], np.arange(9.0) ** 2, method='evidence')",
+    "bq": "bqvi.fit(bqvi.adapters.from_function(f, 2, gradient=slope), method='bq', budget=20, seed=0)",
+    "bq-log-joint": "bqvi.fit(bqvi.models.LogJoint(rows, 2, gradient=None), method='bq', budget=20, seed=0)",
+    "evidence_bounds": "bqvi.evidence_bounds(rows, standard, gradient=slope, budget=2000, seed=0)",
+    "cavi": "bqvi.fit(bqvi.models.GaussianMixture(2, covariance='full'), random, steps=1).q",
+}
+
+
+@pytest.mark.parametrize("name", NUMPY_CALLS)
+def test_numpy_functions_need_no_torch(tmp_path, name):
+    """Where an import of torch is an error; results are printed, drawn, saved and exported."""
+    done = python(WITHOUT_TORCH.format(call=NUMPY_CALLS[name]), tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+NEEDS_TORCH = {
+    "score": "bqvi.fit(bqvi.adapters.from_function(f, 2), method='score', budget=20, seed=0)",
+    "autodiff": "bqvi.vbmc(f, gradient='autodiff', plausible_lower=-ones, plausible_upper=ones)",
+    "class": "bqvi.models.VariationalAutoencoder",
+    "rows": "bqvi.fit(bqvi.models.LogisticRegression(1), (np.ones((2, 1)), np.arange(2.0)), method='bq')",
+    "to_torch": "bqvi.Posterior.of(standard).to_torch()",
+}
+
+
+@pytest.mark.parametrize("name", NEEDS_TORCH)
+def test_what_needs_torch_names_the_extra(tmp_path, name):
+    done = python(WITHOUT_TORCH.format(call=NEEDS_TORCH[name]), tmp_path)
+    assert 'ImportError: this needs torch, which is not installed: pip install "bqvi[torch]"' in done.stderr
+
+
 @pytest.mark.parametrize("name", ["gp", "acquisition"])
 @pytest.mark.parametrize("form", ["file", "package"])
 @pytest.mark.parametrize("first", ["", "import {name}; "])

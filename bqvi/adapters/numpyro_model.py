@@ -63,7 +63,7 @@ def from_numpyro(
         its data, a site is a ``numpyro.param``, random numbers are drawn by ``numpyro.prng_key``, or nothing
         is observed.
     """
-    with needing("numpyro"):
+    with needing():
         import jax
         import numpyro
     _require_ready(model)

@@ -108,7 +108,7 @@ def from_pymc(
     UserWarning
         PyMC's density of an LKJ variable is not normalised; the log joint is (`bqvi.adapters.pymc_model`).
     """
-    with needing("pymc"):
+    with needing():
         import pymc
     if not isinstance(model, pymc.Model):
         raise TypeError(f"model is {model!r:.100}; it must be a pymc.Model")

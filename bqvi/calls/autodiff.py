@@ -14,11 +14,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch.overrides import TorchFunctionMode
 
 from bqvi.calls.function import Function
 from gp.arrays import Array, is_torch, to_numpy
+from gp.extras import needing
+
+with needing():
+    import torch
+    from torch.overrides import TorchFunctionMode
 
 _OF_ITSELF = ("type_as", "to", "expand_as", "view_as", "reshape_as", "broadcast_tensors")
 """Operations whose other arguments give a type or a shape only; so do names with "new_" and "_like"."""

@@ -59,7 +59,7 @@ class RayExecutor:
     """
 
     def __init__(self, **options: Any) -> None:
-        with needing("ray"):
+        with needing():
             import ray
 
         self._ray, self._task = ray, ray.remote(_applied).options(**options)

@@ -42,8 +42,8 @@ from bqvi.models.data import (
     require_observed_columns,
     spread,
 )
-from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, lifted
+from bqvi.models.normal_components import require_table
 from gp.arrays import Array, to_numpy
 
 _LEAST = -1e30

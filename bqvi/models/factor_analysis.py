@@ -35,7 +35,6 @@ from bqvi.families.family import FamilyOrPoint
 from bqvi.models.components import sample_rows, starting_centres
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, as_numbers, has_missing, patterns, require_observed_columns, spread
-from bqvi.models.gaussian_components import require_table
 from bqvi.models.linear_regression import (
     DEFAULT,
     RegressionExpectations,
@@ -46,6 +45,7 @@ from bqvi.models.linear_regression import (
     statistics,
 )
 from bqvi.models.mixing import DirichletWeights, expected_weights
+from bqvi.models.normal_components import require_table
 from gp.arrays import LOG_2PI, Array, to_numpy
 
 NOISES = ("diagonal", "spherical")

@@ -18,9 +18,9 @@ from bqvi.families import Gamma, Product
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import Components
 from bqvi.models.covariances import COVARIANCES
-from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.known_covariance import KnownCovariance
 from bqvi.models.mixing import DirichletWeights, Sticks
+from bqvi.models.normal_components import GaussianComponents
 
 
 def gaussian_components(covariance: str | np.ndarray, **prior: Any) -> KnownCovariance | GaussianComponents:

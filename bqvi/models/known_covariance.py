@@ -24,8 +24,8 @@ from bqvi.families import Gaussian
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import Components, Start, sample, starting_centres
 from bqvi.models.data import Data, as_table, filled, has_missing, n_rows, patterns, require_observed_columns
-from bqvi.models.gaussian_components import require_table
 from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
+from bqvi.models.normal_components import require_table
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 
 

@@ -30,7 +30,7 @@ from bqvi.families import Flat, MatrixNormalInverseWishart, PointMass
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, as_numbers
-from bqvi.models.gaussian_components import EMPIRICAL
+from bqvi.models.normal_components import EMPIRICAL
 from gp.arrays import LOG_2PI, Array, shown, to_numpy
 from gp.user_warnings import warn_user
 

@@ -92,11 +92,7 @@ class LogJoint:
         self.vectorised = vectorised
         self.differentiable = gradient is not None
         self.function = Function(log_prob, gradient, vectorised=vectorised)
-        self._log_prob = log_prob
-        if gradient != "autodiff":
-            from bqvi.models.from_numpy import TorchFunction
-
-            self._log_prob = TorchFunction(log_prob, gradient if callable(gradient) else None)
+        self._log_prob, self._gradient = log_prob, gradient
 
     @classmethod
     def of(cls, model: TargetModel) -> LogJoint:
@@ -176,11 +172,16 @@ class LogJoint:
         return self._values(theta)
 
     def _values(self, theta: Array) -> Array:
-        if self.vectorised:
-            return self._log_prob(theta)
         import torch
 
-        return torch.stack([torch.as_tensor(self._log_prob(point)).reshape(()) for point in theta])
+        log_prob: Any = self._log_prob
+        if self._gradient != "autodiff":
+            from bqvi.models.from_numpy import TorchFunction
+
+            log_prob = TorchFunction(log_prob, self._gradient if callable(self._gradient) else None)
+        if self.vectorised:
+            return log_prob(theta)
+        return torch.stack([torch.as_tensor(log_prob(point)).reshape(()) for point in theta])
 
     def log_likelihood_terms(self, theta: Array, rows: Data) -> Array:
         """None: (L, 0)."""

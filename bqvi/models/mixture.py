@@ -196,7 +196,8 @@ class _RowBlock:
         self.shift = None if affine.shift is None else affine.shift.astype(dtype, copy=False)[:, None]
         self.lift = affine.lift
         self.floor = dtype.type(_SMALLEST[dtype])
-        self.exp = _exp_in_place if n * n_components >= LARGE_PASS else _numpy_exp_in_place
+        large = dtype == np.float64 and n * n_components >= LARGE_PASS
+        self.exp = _exp_in_place if large else _numpy_exp_in_place
         size = min(n, max(256, BLOCK_ENTRIES // max(n_components, width)))
         self.columns = np.empty((width + 1, size), dtype)
         self.rho = np.empty((n_components, size), dtype)
@@ -226,13 +227,13 @@ def _numpy_exp_in_place(x: np.ndarray) -> None:
 
 
 def _exp_in_place(x: np.ndarray) -> None:
-    """By torch, if it is at hand."""
-    if x.dtype == np.float32:  # for float32 NumPy's exponential is as fast
+    """By torch where it is installed; for float32 NumPy's exponential is as fast."""
+    try:
+        import torch
+    except ImportError:
         np.exp(x, out=x)
-        return
-    import torch
-
-    torch.exp(torch.from_numpy(x), out=torch.from_numpy(x))
+    else:
+        torch.exp(torch.from_numpy(x), out=torch.from_numpy(x))
 
 
 def _sparse_pass(x: Data, affine: AffineLogJoint, weights: Array | None) -> MixtureSums:

@@ -35,7 +35,6 @@ from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import sample_rows, starting_centres
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, as_numbers
-from bqvi.models.gaussian_components import EMPIRICAL
 from bqvi.models.linear_regression import (
     SINGULAR,
     RegressionPrior,
@@ -45,6 +44,7 @@ from bqvi.models.linear_regression import (
     statistics,
     visible_strength,
 )
+from bqvi.models.normal_components import EMPIRICAL
 from gp.arrays import LOG_2PI, Array, shown, to_numpy
 
 

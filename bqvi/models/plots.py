@@ -17,7 +17,7 @@ from bqvi.models.mixing import Sticks
 from gp.arrays import shown
 from gp.extras import needing
 
-with needing("plot"):
+with needing():
     from matplotlib.axes import Axes
     from matplotlib.patches import Ellipse
 

@@ -22,8 +22,8 @@ from bqvi.families import MatrixNormalInverseWishart, PointMass, Product
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.covariances import Matrix
 from bqvi.models.data import Data, patterns
-from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.mixture import IncompletePass
+from bqvi.models.normal_components import GaussianComponents
 from gp.arrays import to_numpy
 
 _LOG_PI = math.log(math.pi)

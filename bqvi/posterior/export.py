@@ -1,11 +1,9 @@
-"""Export of a posterior to other packages: a torch distribution, and groups that ArviZ opens.
+"""Export of a posterior to ArviZ: a tree of data sets, each with dimensions chain and draw first.
 
-    torch     MixtureSameFamily in the charts' coordinates t, and one transform for each coordinate
-    xarray    a tree of data sets, each with dimensions chain and draw first:
-                  posterior                 the variables of the model, with its coords and dims
-                  unconstrained_posterior   the unconstrained parameters of the run, where a model was given
-                  sample_stats              lp (log density of q), log_weight (by which draws were resampled)
-                  observed_data, constant_data   of the model, without chain and draw
+    posterior                 the variables of the model, with its coords and dims
+    unconstrained_posterior   the unconstrained parameters of the run, where a model was given
+    sample_stats              lp (log density of q), log_weight (by which draws were resampled)
+    observed_data, constant_data   of the model, without chain and draw
 
 ArviZ 1.x accepts the tree; of ArviZ 0.x, where that is installed, `as_arviz` makes its InferenceData.
 `Posterior.to_netcdf` writes the tree to a file that ``arviz.from_netcdf`` of both versions reads. Both need
@@ -19,24 +17,6 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch.distributions import (
-    Categorical,
-    Distribution,
-    MixtureSameFamily,
-    MultivariateNormal,
-    TransformedDistribution,
-)
-from torch.distributions.transforms import (
-    AffineTransform,
-    CatTransform,
-    ComposeTransform,
-    CumulativeDistributionTransform,
-    ExpTransform,
-    IndependentTransform,
-    Transform,
-    identity_transform,
-)
 
 from bqvi.checks import require_integer
 from gp.extras import needing
@@ -55,37 +35,6 @@ _NOTE = (
 )
 
 
-def torch_distribution(posterior: Posterior) -> Distribution:
-    """The density q over the D free parameters as a torch distribution, in float64.
-
-    A periodic parameter is in the period around the middle of its plausible interval and is not wrapped.
-    """
-    coordinates, q = posterior.coordinates, posterior.q
-    to_charts = coordinates.to_charts
-    means, factors = to_charts.from_standard(q.means), to_charts.scale @ q.factors
-    mixture = MixtureSameFamily(
-        Categorical(torch.as_tensor(q.weights)),
-        MultivariateNormal(torch.as_tensor(means), scale_tril=torch.as_tensor(factors)),
-    )
-    columns = [IndependentTransform(_transform(*chart), 1) for chart in coordinates.charts()]
-    if all(name == "line" for name, _, _ in coordinates.charts()):
-        return mixture
-    return TransformedDistribution(mixture, [CatTransform(columns, dim=-1, lengths=[1] * len(columns))])
-
-
-def _transform(name: str, low: float, high: float) -> Transform:
-    if name == "above":
-        return ComposeTransform([ExpTransform(), AffineTransform(low, 1.0)])
-    if name == "below":
-        return ComposeTransform([AffineTransform(0.0, -1.0), ExpTransform(), AffineTransform(high, -1.0)])
-    if name == "between":
-        normal = torch.distributions.Normal(
-            torch.zeros((), dtype=torch.float64), torch.ones((), dtype=torch.float64)
-        )
-        return ComposeTransform([CumulativeDistributionTransform(normal), AffineTransform(low, high - low)])
-    return identity_transform
-
-
 def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, Any]) -> xarray.DataTree:
     """Draws of a posterior as an xarray DataTree.
 
@@ -100,7 +49,7 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
     ImportError
         xarray is not installed.
     """
-    with needing("arviz"):
+    with needing():
         import xarray
     length = require_integer("n", n, _CHAINS) // _CHAINS
     draws, log_weights = posterior.sample_with_weights(_CHAINS * length, seed)

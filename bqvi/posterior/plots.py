@@ -10,7 +10,7 @@ from bqvi.canvas import COLOURS, new_figure
 from bqvi.posterior.posterior import Posterior
 from gp.extras import needing
 
-with needing("plot"):
+with needing():
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 

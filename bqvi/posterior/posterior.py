@@ -284,8 +284,8 @@ class Posterior:
         return int(index)
 
     def to_torch(self) -> torch.distributions.Distribution:
-        """q over the D free parameters as a torch distribution; see `bqvi.posterior.export`."""
-        from bqvi.posterior.export import torch_distribution
+        """q over the D free parameters as a torch distribution; see `bqvi.posterior.torch_export`."""
+        from bqvi.posterior.torch_export import torch_distribution
 
         return torch_distribution(self)
 

@@ -13,6 +13,7 @@ from bqvi.arguments import checked
 from bqvi.calls import HERE, Run
 from bqvi.runs.driver import Steps
 from gp.arrays import shown
+from gp.extras import needing
 
 _P = ParamSpec("_P")
 _S = TypeVar("_S")
@@ -70,7 +71,8 @@ def door(result: type[_R]) -> Callable[[Callable[_P, Steps[_S, _R]]], Door[_P, _
             except TypeError:
                 return begin(*args, **kwargs)  # Python's own message, of what is missing or too much
             bound.apply_defaults()
-            return anything(**checked(begin, bound.arguments))
+            with needing():
+                return anything(**checked(begin, bound.arguments))
 
         @functools.wraps(begin)
         def drive(*args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -2,7 +2,7 @@
 
 from gp.extras import needing
 
-with needing("sklearn"):
+with needing():
     from bqvi.sklearn.mixtures import BayesianGaussianMixture, DirichletProcessMixture, GaussianMixture
     from bqvi.sklearn.regression import GaussianProcessRegressor
     from bqvi.sklearn.sequences import HiddenMarkovModel

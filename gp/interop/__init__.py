@@ -49,7 +49,7 @@ def from_gpytorch_kernel(kernel: Any) -> Kernel:
     ValueError
         For a batch of kernels.
     """
-    with needing("botorch"):
+    with needing():
         from gp.interop.gpytorch_kernels import converted
 
     return converted(kernel)
@@ -77,7 +77,7 @@ def from_gpytorch(model: Any) -> Posterior:
         mean and covariance modules' values at the inputs it is given; for several outputs or a
         batch of models.
     """
-    with needing("botorch"):
+    with needing():
         from gp.interop.fitted_models import posterior_of_gpytorch
 
     return posterior_of_gpytorch(model)
@@ -104,7 +104,7 @@ def from_botorch(model: Any) -> Posterior:
     TypeError, ValueError
         As :func:`from_gpytorch`; for any other transform.
     """
-    with needing("botorch"):
+    with needing():
         from gp.interop.fitted_models import posterior_of_botorch
 
         return posterior_of_botorch(model)
@@ -125,7 +125,7 @@ def as_botorch_model(posterior: Posterior | MarginalPosterior) -> PosteriorModel
         With one output. ``posterior(X)`` takes points (batch x q x D); gradients flow through X.
         Data and hyperparameters are constants.
     """
-    with needing("botorch"):
+    with needing():
         from gp.interop.botorch_model import PosteriorModel, as_tensors
 
     if not hasattr(posterior, "posteriors"):

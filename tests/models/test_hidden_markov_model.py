@@ -28,8 +28,8 @@ from bqvi.models import (
 )
 from bqvi.models import forward_backward as fb
 from bqvi.models.covariances import COVARIANCES
-from bqvi.models.gaussian_components import GaussianComponents
 from bqvi.models.multinomial_mixture import Multinomial
+from bqvi.models.normal_components import GaussianComponents
 from bqvi.models.sequences import SequenceLayout
 from experiments.problems.data import simulate_states
 
