@@ -38,20 +38,21 @@ lint: $(READY)       ## format check, linter, type checker
 	$(BIN)/mypy
 
 bench: $(READY)      ## speed and memory figures, paired with the peers
-	$(BIN)/pip install -q -c constraints.txt -e ".[peers]"
+	$(BIN)/pip install -q -c constraints.txt --group peers
 	$(BIN)/python -m benchmarks
 
 docs: $(READY)       ## the site, its notebooks executed; warnings are errors
-	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
+	$(BIN)/pip install -q -c constraints.txt -e ".[experiments,sklearn]" --group docs
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
 docs-check: docs     ## every page of the site in a Chromium, at two widths: layout, search, accessibility
-	$(BIN)/pip install -q -c constraints.txt -e ".[docs-check]"
+	$(BIN)/pip install -q -c constraints.txt --group docs-check
 	$(BIN)/python docs/check_in_browser.py
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
-	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	$(BIN)/pip install -q "pip>=25.1"  # the first with --group
+	$(BIN)/pip install -q -c constraints.txt -e ".[arviz,experiments]" --group dev
 	touch $@
 
 clean:

@@ -191,7 +191,7 @@ def require_integer(name: str, value: object, lowest: int) -> int:
     return int(value)
 
 
-def require_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
+def require_one_of(name: str, value: object, allowed: Iterable[str]) -> None:
     """One of ``allowed``; the error offers the near ones.
 
     Parameters

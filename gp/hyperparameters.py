@@ -334,9 +334,9 @@ def _warnings(found: Hyperparameters) -> Iterator[str]:
 
 
 def _check_choices(
-    method: str,
+    method: object,
     noise: object,
-    copies: str,
+    copies: object,
     n_starts: int | None,
     max_iterations: int,
     seed: object,

@@ -29,7 +29,7 @@ def _length(name: str, value: Bound) -> int | None:
     return len(array) if array.ndim else None
 
 
-def count_of(bounds: Mapping[str, Bound], names: Sequence[str] | None, dimension: int | None) -> int:
+def count_of(bounds: Mapping[str, Bound], names: object, dimension: int | None) -> int:
     """The number P of parameters; ValueError unless all vectors have that length.
 
     Parameters

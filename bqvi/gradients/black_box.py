@@ -67,7 +67,7 @@ class TorchPosterior:
     def slopes(self, objective: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """d objective / du as tensors; zeros for leaves on which it does not depend."""
         with _user_graph():
-            found = torch.autograd.grad(objective, self.leaves, allow_unused=True)
+            found: tuple[Any, ...] = torch.autograd.grad(objective, self.leaves, allow_unused=True)
         return tuple(
             torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, self.leaves, strict=True)
         )
@@ -80,7 +80,7 @@ class TorchPosterior:
         """d objectives_l / du for L objectives, arrays (L, ...); the graph is kept."""
         one_each = torch.eye(len(objectives), dtype=objectives.dtype, device=objectives.device)
         with _user_graph():
-            found = torch.autograd.grad(
+            found: tuple[Any, ...] = torch.autograd.grad(
                 objectives, self.leaves, one_each, retain_graph=True, is_grads_batched=True, allow_unused=True
             )
             if not all(g is None or bool(g.isfinite().all()) for g in found):

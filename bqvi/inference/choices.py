@@ -193,7 +193,7 @@ def _check_gradients(problem: LoopProblem) -> None:
         )
 
 
-def _check_steps(estimator: Estimator, geometry: Geometry, schedule: Schedule) -> None:
+def _check_steps(estimator: Estimator, geometry: object, schedule: object) -> None:
     """Raise an error where geometry, schedule and estimator exclude each other, or natural steps exceed 1."""
     if not isinstance(geometry, Geometry) or isinstance(geometry, type):
         raise TypeError(

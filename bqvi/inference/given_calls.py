@@ -38,7 +38,7 @@ class GivenCalls:
     """
 
     bounds: tuple[Bound, Bound, Bound, Bound]
-    periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray
+    periodic: Any
     names: Sequence[str] | None
     run: Run
     evaluations: Sequence[Array] | None

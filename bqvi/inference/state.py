@@ -64,7 +64,7 @@ class Recorder:
     """Whether the start is recorded."""
 
     @classmethod
-    def of(cls, record: int | Iterable[int]) -> Recorder:
+    def of(cls, record: object) -> Recorder:
         """Make the recorder for an argument of `fit`."""
         if isinstance(record, int | np.integer):
             return cls(every=require_integer("record", record, 1))

@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -93,14 +93,14 @@ class Network:
         named = module.named_parameters()
         return {f"{self.name}.{name}": p.detach().clone() for name, p in named if name not in self.frozen}
 
-    def __call__(self, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    def __call__(self, parameters: Mapping[str, Tensor], x: Tensor) -> Any:
         """The output for ``x`` (S, ...) at the values of its ``parameters``, named as by `start`."""
         # as `torch.func.functional_call` does, which searches the places of parameters at each call
         before = [(held, own, held[own]) for _, held, own in self._places]
         try:
             for name, held, own in self._places:
                 held[own] = parameters[name]  # type: ignore[assignment]
-            found: Tensor = self.module(x)
+            found = self.module(x)
         finally:
             for held, own, p in before:
                 held[own] = p

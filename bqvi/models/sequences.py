@@ -91,7 +91,7 @@ class Sequences:
     """
 
     values: np.ndarray
-    lengths: np.ndarray = None  # type: ignore[assignment]
+    lengths: Any = None
 
     def __post_init__(self) -> None:
         values = to_numpy(as_numbers("values", self.values))

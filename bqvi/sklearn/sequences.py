@@ -94,7 +94,7 @@ class HiddenMarkovModel(FittedByBound):
             )
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         values = X[:, 0] if self.emissions == "categorical" and X.shape[1] == 1 else X
-        rows = Sequences(values, None if lengths is None else np.asarray(lengths))  # type: ignore[arg-type]
+        rows = Sequences(values, None if lengths is None else np.asarray(lengths))
         require_settings(self)
         return rows, np.ones(len(rows)) if weights is None else weights
 

@@ -174,7 +174,7 @@ class Agreement:
 
 def agreement(runs: Sequence[VBMCResult], seed: int = 0) -> Agreement:
     """Compare two or more ``runs`` on the same log joint; ``seed`` is that of draws of their posteriors."""
-    if not isinstance(runs, Sequence) or not all(hasattr(run, "log_evidence") for run in runs):
+    if not hasattr(runs, "__len__") or not all(hasattr(run, "log_evidence") for run in runs):
         raise TypeError(f"runs is a {type(runs).__name__}; it must be a list of two or more results of vbmc")
     if len(runs) < 2:
         raise ValueError(f"runs has {len(runs)} entries; give at least two")

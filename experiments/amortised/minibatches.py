@@ -87,7 +87,8 @@ class _Encoded:
     """Features of the data by the encoder of the latest q; of the pixels before there is one."""
 
     def __init__(self, model: VariationalAutoencoder, x: images.Images) -> None:
-        self.model, self.x, self.q = model, x, None
+        self.model, self.x = model, x
+        self.q: Any = None
 
     def __call__(self) -> Features:
         """The current features."""

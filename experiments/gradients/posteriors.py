@@ -145,7 +145,7 @@ def _counted(results: pd.DataFrame) -> Table:
     reached = (median <= _LEVEL).groupby(["method", "budget"], sort=False).agg(["sum", "size"])
     shown = reached["sum"].astype(str) + " of " + reached["size"].astype(str)
     frame = shown.unstack("budget").reset_index()
-    frame.columns = [c if isinstance(c, str) else f"{int(c)} evaluations" for c in frame.columns]
+    frame.columns = [c if c in ("method", "target") else f"{int(c)} evaluations" for c in frame.columns]
     return Table("reached", frame, f"Posteriors whose median gap over seeds is at most {_LEVEL:g} nats.")
 
 

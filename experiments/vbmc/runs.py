@@ -11,7 +11,7 @@ A row for each number of evaluations at which a posterior was recorded:
     seconds of the method since its start; those of the log joints are negligible
 
 `ours` continues from each budget to the next; the seconds of the distances are not counted. `pyvbmc` is one
-run of PyVBMC (Acerbi 2018, 2020; the extra `peers`) with its default options, recorded after each of its
+run of PyVBMC (Acerbi 2018, 2020; the group `peers`) with its default options, recorded after each of its
 iterations. Its log evidence is its ELBO, as it has no other.
 """
 

@@ -1,7 +1,7 @@
 """VBMC: evidence and posterior of ten known targets against evaluations and seconds.
 
 The targets and their exact values are in `experiments.problems.known_posteriors`, the records in `runs`.
-Values alone, values with gradients, noisy values on one target and, where the extra `peers` is installed,
+Values alone, values with gradients, noisy values on one target and, where the group `peers` is installed,
 PyVBMC with its default options in the same run.
 """
 
