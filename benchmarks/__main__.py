@@ -20,7 +20,7 @@ from benchmarks.setting import DEFAULT_THREADS, heading, limit_threads
 
 NAMES = (
     "adapters", "cavi", "mixtures", "topics", "stream", "hidden_markov", "array_floors", "sngd", "bq",
-    "memory", "minibatch", "acquisition", "quadrature", "quadrature_peers", "vbmc", "vbmc_hard", "vbmc_toys",
+    "memory", "minibatch", "acquisition", "quadrature", "quadrature_peers", "vbmc", "vbmc_peers", "vbmc_toys",
     "expectation", "processes", "gp_predict", "gp_fit", "gp_evidence", "gp_scaling", "gp_memory",
     "autoencoder", "data_parallel", "devices",
 )  # fmt: skip

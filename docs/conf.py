@@ -38,7 +38,7 @@ extensions = [
     "llms",
     "accessible",
 ]
-exclude_patterns = ["_build", "acceptance.md", "figures.md"]
+exclude_patterns = ["_build", "acceptance.md", "figures.md", "peers.md"]
 templates_path = ["_templates"]
 nitpicky = False
 

@@ -1,7 +1,8 @@
 """VBMC: a run in two dimensions: nodes, surrogate and posterior at growing budgets.
 
 After each of a few budgets: the evaluations (the latest in colour), the surrogate's mean of the log joint in
-grey, and the contours of the posterior that hold half and nine tenths of it. The last panel is the truth.
+grey, and the contours of the posterior that hold half and nine tenths of it; beside them the exact posterior,
+and in the figure of the first page of the documentation the log evidence with its standard deviation.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ __all__ = ["CLAIMS", "draw", "experiment", "run"]
 
 _BUDGETS = (10, 15, 20, 30, 45, 60)
 _NAMES = ("Rosenbrock 2", "bounded banana", "lumpy 2")
+_SHOWN = (15, 30, 60)
+"""Budgets with a panel in the figure with the evidence."""
 _CELLS = 70
 
 
@@ -68,7 +71,9 @@ def run(case: Case, seed: int) -> pd.DataFrame:
         nodes = pd.DataFrame({"part": "nodes", "n": seen, "x": theta[:, 0], "y": theta[:, 1]})
         columns = {"log_q": found.posterior.log_prob(grid), "surrogate": found.surrogate_mean(grid)}
         error = abs(found.log_evidence - problem.log_evidence)
-        known = {"part": "evidence", "n": seen, "error": error, "sd": found.log_evidence_sd}
+        known = {"part": "evidence", "n": seen, "error": error, "sd": found.log_evidence_sd,
+                 "estimate": found.log_evidence, "exact": problem.log_evidence,
+                 "converged": bool(found.converged)}  # fmt: skip
         parts += [
             nodes,
             pd.DataFrame([known]),
@@ -83,10 +88,11 @@ def run(case: Case, seed: int) -> pd.DataFrame:
 
 
 def draw(results: pd.DataFrame) -> list[Drawing]:
-    """Draw a row of panels for each target, and an animation."""
+    """Draw one run with its evidence, a row of panels for each target, and an animation."""
     first = results[results["seed"] == results["seed"].min()]
     problems = list(first["problem"].unique())
     steps = {name: _steps(first[first["problem"] == name]) for name in problems}
+    one = first[first["problem"] == problems[0]]
     most = max(len(found) for found in steps.values())
     figure, axes = drawing.figure(len(problems), most + 1, size=(2.3, 2.3))
     for i, name in enumerate(problems):
@@ -104,9 +110,45 @@ def draw(results: pd.DataFrame) -> list[Drawing]:
         "joint, from its highest value to ten nats below; lines: 50 % and 90 % of the posterior. Right: "
         "the truth."
     )
-    growing = gif((_frame(first[first["problem"] == problems[0]], k) for k in range(len(steps[problems[0]]))),
-                  seconds=0.8)  # fmt: skip
-    return [Drawing("panels", figure, caption), Drawing("growing", growing, f"{problems[0]}, growing.")]
+    growing = gif((_frame(one, k) for k in range(len(steps[problems[0]]))), seconds=0.8)
+    return [
+        _with_evidence(one, steps[problems[0]]),
+        Drawing("panels", figure, caption),
+        Drawing("growing", growing, f"{problems[0]}, growing."),
+    ]
+
+
+def _with_evidence(rows: pd.DataFrame, steps: list[int]) -> Drawing:
+    """Moments of one run, the exact posterior, and the log evidence after each number of evaluations."""
+    shown = [k for k, n in enumerate(steps) if n in _SHOWN] or [len(steps) - 1]
+    figure, axes = drawing.figure(
+        1, len(shown) + 2, size=(2.2, 2.4), width_ratios=[1.0] * (len(shown) + 1) + [1.5]
+    )
+    for ax, k in zip(axes[0], shown, strict=False):
+        _panel(ax, rows, steps, k)
+    _truth(axes[0, -2], rows)
+    axes[0, -2].set_title("exact posterior")
+    axes[0, 0].set_ylabel("$x_2$")
+    known, ax = rows[rows["part"] == "evidence"], axes[0, -1]
+    exact = float(known["exact"].iloc[0])
+    ax.axhline(exact, color="black", linewidth=1.0, label="exact")
+    for claimed, colour, label in ((False, "white", "not converged"), (True, COLOURS[0], "converged")):
+        some = known[known["converged"].astype(bool) == claimed]
+        ax.errorbar(
+            some["n"], some["estimate"], 2.0 * some["sd"], fmt="o", ms=5, capsize=3, color=COLOURS[0],
+            markerfacecolor=colour, label=f"{label}, $\\pm$ 2 sd",
+        )  # fmt: skip
+    ax.set_xticks(steps)
+    ax.set(xlabel="evaluations", ylabel="nats", title="log evidence", ylim=(exact - 1.2, exact + 2.2))
+    ax.legend(loc="upper right")
+    last = known.iloc[-1]
+    caption = (
+        "Dots: evaluations of the log joint, the latest in colour; grey: its surrogate, from the highest "
+        "value to ten nats below; lines: 50 % and 90 % of the posterior. Right: the log evidence, after "
+        f"{last['n']:.0f} evaluations {last['estimate']:.3f} with an sd of {last['sd']:.2g}; it is "
+        f"{last['exact']:.3f}."
+    )
+    return Drawing("evidence", figure, caption)
 
 
 def _steps(rows: pd.DataFrame) -> list[int]:
