@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         TrustRegion,
     )
     from bqvi.inference.fit import fit
+    from bqvi.loading import load
     from bqvi.posterior import Posterior
     from bqvi.quadrature.integral import Integral
     from bqvi.quadrature.integrate import integrate
@@ -35,34 +36,8 @@ else:
 __version__ = "0.2.0"
 
 __all__ = [
-    "Adam",
-    "Constant",
-    "Cosine",
-    "Euclidean",
-    "EvaluationError",
-    "EvidenceBounds",
-    "Exponential",
-    "Fit",
-    "Integral",
-    "Natural",
-    "Posterior",
-    "Riemannian",
-    "RobbinsMonro",
-    "Run",
-    "RunError",
-    "RunExit",
-    "RunInterrupted",
-    "RunStopped",
-    "TrustRegion",
-    "VBMCResult",
-    "adapters",
-    "evidence_bounds",
-    "families",
-    "fit",
-    "gradients",
-    "inference",
-    "integrate",
-    "models",
-    "quadrature",
-    "vbmc",
-]
+    "Adam", "Constant", "Cosine", "Euclidean", "EvaluationError", "EvidenceBounds", "Exponential", "Fit",
+    "Integral", "Natural", "Posterior", "Riemannian", "RobbinsMonro", "Run", "RunError", "RunExit",
+    "RunInterrupted", "RunStopped", "TrustRegion", "VBMCResult", "adapters", "evidence_bounds", "families",
+    "fit", "gradients", "inference", "integrate", "load", "models", "quadrature", "vbmc",
+]  # fmt: skip

@@ -1,7 +1,7 @@
 """Nested records of arrays and numbers, as text and arrays and back; tensors are restored as arrays.
 
-A state consists of dataclasses, tuples, lists, mappings, arrays, numbers and text. `flattened` writes it as a
-skeleton in JSON, with arrays by number; `restored` makes it again from the classes that the
+A state consists of dataclasses, distributions, tuples, lists, mappings, arrays, numbers and text. `flattened`
+writes it as a skeleton in JSON, with arrays by number; `restored` makes it again from the classes that the
 reader gives. No code of a file is run, and another class is an error. A field marked
 ``metadata={"derived": True}`` is determined by the others and left out.
 """
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bqvi import families
 from gp.arrays import is_torch, to_numpy
 from gp.files import write_arrays
 
@@ -50,6 +51,8 @@ def _nested(value: Any, arrays: list[np.ndarray]) -> Any:
         return {type(value).__name__: [flattened(part, arrays) for part in value]}
     if isinstance(value, Mapping):
         return {"mapping": [[str(name), flattened(part, arrays)] for name, part in value.items()]}
+    if type(value).__module__.startswith("bqvi.families."):
+        return {"family": type(value).__name__, "parts": flattened(vars(value), arrays)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = {name: flattened(getattr(value, name), arrays) for name in _saved(type(value))}
         return {"record": type(value).__name__, "fields": parts}
@@ -79,7 +82,7 @@ def restored(skeleton: Any, arrays: Sequence[np.ndarray], classes: Mapping[str, 
         return _generator(restored(skeleton["generator"], arrays, classes))
     if "mapping" in skeleton:
         return {name: restored(part, arrays, classes) for name, part in skeleton["mapping"]}
-    if "record" in skeleton:
+    if "record" in skeleton or "family" in skeleton:
         return _record(skeleton, arrays, classes)
     for kind in (tuple, list):
         if kind.__name__ in skeleton:
@@ -87,18 +90,29 @@ def restored(skeleton: Any, arrays: Sequence[np.ndarray], classes: Mapping[str, 
     raise RecordError(f"nothing is known of {', '.join(skeleton)}")
 
 
-def write_record(path: str | Path, header: Mapping[str, Any], record: Any, compressed: bool = True) -> None:
-    """Write a record to an .npz file at ``path``, ``compressed`` or not; ``header`` is what JSON can hold."""
+def write_record(
+    path: str | Path, header: Mapping[str, Any], record: Any, compressed: bool = True, answer: Any = None
+) -> None:
+    """Write a record to an .npz file at ``path``, ``compressed`` or not; ``header`` is what JSON can hold.
+
+    An ``answer`` is written beside it, for `record_of`.
+    """
     arrays: list[np.ndarray] = []
-    skeleton = flattened(record, arrays)
-    whole = {**header, "arrays": len(arrays), "state": skeleton}
+    skeletons = {"state": flattened(record, arrays), "answer": flattened(answer, arrays)}
+    whole = {**header, "arrays": len(arrays), **skeletons}
     write_arrays(path, whole, {f"array{i}": x for i, x in enumerate(arrays)}, compressed=compressed)
 
 
 def record_of(
-    path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], classes: Mapping[str, type]
+    path: str | Path,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    classes: Mapping[str, type],
+    part: str = "state",
 ) -> Any:
     """The record that `write_record` wrote, from the ``header`` and the ``arrays`` of the file at ``path``.
+
+    Its ``part`` "answer" is that which was written beside it.
 
     Raises
     ------
@@ -107,7 +121,7 @@ def record_of(
     """
     try:
         values = [arrays[f"array{i}"] for i in range(header["arrays"])]
-        return restored(header["state"], values, classes)
+        return restored(header[part], values, classes)
     except (RecordError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} was written by another version of bqvi, or is damaged: {error}") from None
 
@@ -161,6 +175,10 @@ def _saved(record: type) -> Iterator[str]:
 
 
 def _record(skeleton: Mapping[str, Any], arrays: Sequence[np.ndarray], classes: Mapping[str, type]) -> Any:
+    if "family" in skeleton:
+        made = object.__new__(getattr(families, skeleton["family"]))
+        vars(made).update(restored(skeleton["parts"], arrays, classes))
+        return made
     name, parts = skeleton["record"], skeleton["fields"]
     if name not in classes:
         raise RecordError(f"there is no record {name}")

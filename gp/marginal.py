@@ -117,7 +117,7 @@ class MarginalPosterior(PosteriorMethods):
             mean, self._average([m.covariance + s for m, s in zip(moments, spread, strict=True)])
         )
 
-    def sample_path(self, seed: int | np.random.Generator, n_features: int = 1024) -> Path:
+    def sample_path(self, seed: int | np.random.Generator = 0, n_features: int = 1024) -> Path:
         """Return one function drawn from the mixture by its seed, to be evaluated anywhere later.
 
         Parameters
@@ -128,7 +128,7 @@ class MarginalPosterior(PosteriorMethods):
         drawn = self.posteriors[int(rng.choice(len(self.posteriors), p=self.weights))]
         return drawn.sample_path(rng, n_features)
 
-    def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
+    def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator = 0) -> Array:
         """Return n joint draws of f at points x (m, D), by weight from the set: (n, m); by the seed."""
         rng = np.random.default_rng(seed)
         counts = rng.multinomial(n, self.weights)

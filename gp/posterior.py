@@ -230,13 +230,13 @@ class Posterior(PosteriorMethods):
             return Integral(joint.mean[0], joint.covariance[0, 0])
         return joint_integral(self, measure)
 
-    def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
+    def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator = 0) -> Array:
         """Return n joint draws of f (without noise) at points x (m, D), by the seed: (n, m)."""
         at = self._predicted(x)
         scale = at.variance(self.kernel)
         return sample_gaussian(self.mean(at), self.covariance(at), n, seed, scale)
 
-    def sample_path(self, seed: int | np.random.Generator, n_features: int = 1024) -> Path:
+    def sample_path(self, seed: int | np.random.Generator = 0, n_features: int = 1024) -> Path:
         """Return one function drawn from the posterior by its seed, to be evaluated anywhere later.
 
         Pathwise conditioning (Wilson et al. 2020, "Efficiently sampling functions from Gaussian

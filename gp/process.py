@@ -82,13 +82,13 @@ class GaussianProcess:
         at = as_functional(x)
         return covariance(self.kernel, at, at if x2 is None else as_functional(x2))
 
-    def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator) -> Array:
+    def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator = 0) -> Array:
         """Return n joint draws of f (without noise) at points x (m, D), by the seed: (n, m)."""
         at = as_functional(x)
         scale = at.variance(self.kernel)
         return sample_gaussian(at.apply(self.mean), self.covariance(at), n, seed, scale)
 
-    def sample_path(self, like: Array, seed: int | np.random.Generator, n_features: int = 1024) -> Path:
+    def sample_path(self, like: Array, seed: int | np.random.Generator = 0, n_features: int = 1024) -> Path:
         """Return one function drawn from the prior by its seed, to be evaluated anywhere later.
 
         ``like`` holds points (any number, also 0) of the kind and dimension the path will be

@@ -20,25 +20,7 @@ from bqvi.calls.run import HERE, Executor, Run
 from bqvi.calls.target_model import TargetModel
 
 __all__ = [
-    "HERE",
-    "Account",
-    "AsksError",
-    "Budget",
-    "BudgetError",
-    "Caller",
-    "Coordinates",
-    "EvaluationError",
-    "Evaluations",
-    "Executor",
-    "Function",
-    "Ledger",
-    "Range",
-    "RayExecutor",
-    "Run",
-    "StepEvaluations",
-    "TargetModel",
-    "Told",
-    "Unfinished",
-    "make_coordinates",
-    "require_good",
-]
+    "HERE", "Account", "AsksError", "Budget", "BudgetError", "Caller", "Coordinates", "EvaluationError",
+    "Evaluations", "Executor", "Function", "Ledger", "Range", "RayExecutor", "Run", "StepEvaluations",
+    "TargetModel", "Told", "Unfinished", "make_coordinates", "require_good",
+]  # fmt: skip

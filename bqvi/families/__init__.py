@@ -11,18 +11,7 @@ from bqvi.families.point_mass import Flat, Point, PointMass
 from bqvi.families.product import Product
 
 __all__ = [
-    "Concentration",
-    "DiagonalGaussian",
-    "Dirichlet",
-    "Distribution",
-    "ExponentialFamily",
-    "FamilyOrPoint",
-    "Flat",
-    "Gamma",
-    "Gaussian",
-    "GaussianMixture",
-    "MatrixNormalInverseWishart",
-    "Point",
-    "PointMass",
+    "Concentration", "DiagonalGaussian", "Dirichlet", "Distribution", "ExponentialFamily", "FamilyOrPoint",
+    "Flat", "Gamma", "Gaussian", "GaussianMixture", "MatrixNormalInverseWishart", "Point", "PointMass",
     "Product",
-]
+]  # fmt: skip

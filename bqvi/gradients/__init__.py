@@ -18,18 +18,7 @@ else:
     __getattr__, __dir__ = attach(__name__)
 
 __all__ = [
-    "IWAE",
-    "Batch",
-    "BayesianQuadrature",
-    "Conjugate",
-    "DReG",
-    "Estimator",
-    "Gradient",
-    "ImportanceQuadrature",
-    "Memoised",
-    "Moves",
-    "Pathwise",
-    "RefinedConjugate",
-    "RememberingEstimator",
+    "IWAE", "Batch", "BayesianQuadrature", "Conjugate", "DReG", "Estimator", "Gradient",
+    "ImportanceQuadrature", "Memoised", "Moves", "Pathwise", "RefinedConjugate", "RememberingEstimator",
     "Score",
-]
+]  # fmt: skip

@@ -9,24 +9,7 @@ from bqvi.inference.state import LoopProblem, LoopState, Stop, TraceRow
 from bqvi.runs import Trace
 
 __all__ = [
-    "Adam",
-    "AllReduced",
-    "Constant",
-    "Cosine",
-    "DataParallel",
-    "Euclidean",
-    "Exponential",
-    "Fit",
-    "Geometry",
-    "LoopProblem",
-    "LoopState",
-    "Natural",
-    "Riemannian",
-    "RobbinsMonro",
-    "Schedule",
-    "Stop",
-    "Trace",
-    "TraceRow",
-    "TrustRegion",
-    "fit",
-]
+    "Adam", "AllReduced", "Constant", "Cosine", "DataParallel", "Euclidean", "Exponential", "Fit", "Geometry",
+    "LoopProblem", "LoopState", "Natural", "Riemannian", "RobbinsMonro", "Schedule", "Stop", "Trace",
+    "TraceRow", "TrustRegion", "fit",
+]  # fmt: skip

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -34,7 +34,7 @@ from bqvi.checks import require_integer, require_seed
 from bqvi.importance import resampled
 from bqvi.posterior.chart_moments import mixture_quantiles, moments
 from bqvi.posterior.weighted_draws import WeightedDraws, weighted_quantiles
-from bqvi.records import named, record_of, write_record
+from bqvi.records import DERIVED, named, record_of, write_record
 from gp.arrays import Array, to_numpy
 from gp.files import read_arrays
 from gp.measures import Gaussian, GaussianMixture
@@ -68,7 +68,7 @@ class Posterior:
     q: GaussianMixture
     coordinates: Coordinates
     draws: WeightedDraws | None = None
-    model: TargetModel | None = None
+    model: TargetModel | None = field(default=None, metadata=DERIVED)
 
     def __post_init__(self) -> None:
         if self.q.dimension != self.coordinates.dimension:
@@ -135,11 +135,13 @@ class Posterior:
         """The posterior without the correction by weights."""
         return dataclasses.replace(self, draws=None)
 
-    def sample(self, n: int, seed: int | np.random.Generator) -> np.ndarray:
+    def sample(self, n: int, seed: int | np.random.Generator = 0) -> np.ndarray:
         """Draws (n, P); from the weighted draws, if there are any, by systematic resampling."""
         return self.sample_with_weights(n, seed)[0]
 
-    def sample_with_weights(self, n: int, seed: int | np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def sample_with_weights(
+        self, n: int, seed: int | np.random.Generator = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Draws (n, P) by the seed, as `sample`, and the log weights (n,) by which they were resampled.
 
         The draws are used without weights. A weight is relative to the mean weight: 0 in
@@ -156,7 +158,7 @@ class Posterior:
             logs = np.log(weights[index] * len(weights))
         return self.coordinates.to_user(self.draws.points[index]), logs
 
-    def variables(self, n: int, seed: int | np.random.Generator) -> dict[str, np.ndarray]:
+    def variables(self, n: int, seed: int | np.random.Generator = 0) -> dict[str, np.ndarray]:
         """``n`` draws by the ``seed`` as the variables of the model by name, (n, ...) each.
 
         Without a `model` they are the parameters by name, (n,) each.
@@ -364,7 +366,7 @@ class Posterior:
         """
         of_variables = self.model is not None and self.model.to_named is not None
         header = {"format": _FORMAT, "kind": _KIND, "of_variables": of_variables}
-        write_record(path, header, dataclasses.replace(self, model=None))
+        write_record(path, header, self)
 
     @classmethod
     def load(cls, path: str | Path, model: TargetModel | None = None) -> Self:

@@ -13,17 +13,6 @@ from bqvi.runs.exits import Ended, RunError, RunExit, RunInterrupted, RunStopped
 from bqvi.runs.trace import Trace
 
 __all__ = [
-    "Checkpoint",
-    "Door",
-    "Ended",
-    "Engine",
-    "RunError",
-    "RunExit",
-    "RunInterrupted",
-    "RunStatus",
-    "RunStopped",
-    "Steps",
-    "Trace",
-    "door",
-    "resumed",
-]
+    "Checkpoint", "Door", "Ended", "Engine", "RunError", "RunExit", "RunInterrupted", "RunStatus",
+    "RunStopped", "Steps", "Trace", "door", "resumed",
+]  # fmt: skip

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bqvi.records import record_of, write_record
 from gp.arrays import shown
 from gp.files import read_arrays
@@ -51,8 +53,11 @@ class Checkpoint:
         """The number of all evaluations in the state."""
         return self.n_evaluations + self.n_cheap_evaluations
 
-    def save(self, path: str | Path, compressed: bool = True) -> None:
-        """Write the run to an .npz file at ``path`` that ``resume`` takes, ``compressed`` or not."""
+    def save(self, path: str | Path, compressed: bool = True, answer: Any = None) -> None:
+        """Write the run to an .npz file at ``path`` that ``resume`` takes, ``compressed`` or not.
+
+        An ``answer`` is what `bqvi.load` has of its result.
+        """
         header = {
             "program": _PROGRAM,
             "format": _FORMAT,
@@ -61,7 +66,7 @@ class Checkpoint:
             "n_evaluations": self.n_evaluations,
             "n_cheap_evaluations": self.n_cheap_evaluations,
         }
-        write_record(path, header, self.records(self.state), compressed=compressed)
+        write_record(path, header, self.records(self.state), compressed, answer)
 
 
 def read(
@@ -82,20 +87,26 @@ def read(
     OSError
         The file cannot be opened.
     """
-    header, arrays = read_arrays(path, "run")
-    if header.get("program") != _PROGRAM or "door" not in header:
-        what = header.get("kind", "something else")
-        raise ValueError(f"{path} is no saved run: it holds {what}, or a run of an earlier version")
+    header, arrays = header_of(path)
     if header["door"] != door:
         raise ValueError(f"{path} holds a run of bqvi.{header['door']}; this is bqvi.{door}")
-    if header.get("format") != _FORMAT:
-        message = f"{path} is a saved run of format {header.get('format')}"
-        raise ValueError(f"{message}; this version reads {_FORMAT}")
     _require_same(header["settings"], same or {})
     state = record_of(path, header, arrays, classes)
     return Checkpoint(
         door, header["settings"], state, header["n_evaluations"], n_cheap_evaluations=_n_cheap(header)
     )
+
+
+def header_of(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays of a file that `Checkpoint.save` wrote; errors as of `read`."""
+    header, arrays = read_arrays(path, "run")
+    if header.get("program") != _PROGRAM or "door" not in header:
+        what = header.get("kind", "something else")
+        raise ValueError(f"{path} is no saved run: it holds {what}, or a run of an earlier version")
+    if header.get("format") != _FORMAT:
+        message = f"{path} is a saved run of format {header.get('format')}"
+        raise ValueError(f"{message}; this version reads {_FORMAT}")
+    return header, arrays
 
 
 def _n_cheap(header: Mapping[str, Any]) -> int:

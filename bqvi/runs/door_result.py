@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bqvi import notebook
+from bqvi.records import classes_in, flattened
 from gp.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+ANSWERED = (
+    "Coordinates", "EstimateRow", "GaussianMixture", "Posterior", "Row", "Trace", "TraceRow", "WeightedDraws",
+)  # fmt: skip
+"""The records that a result has without the function of its run."""
 
 
 class DoorResult:
     """A result with ``n_evaluations``, ``n_failed``, ``warnings``, and the ``checkpoint`` of its run."""
 
     def save(self: Any, path: str | Path) -> None:
-        """Write the run to an .npz file, whose ``path`` the door takes as ``resume``."""
+        """Write the run to an .npz file at ``path``.
+
+        `bqvi.load` reads the result from it without the function; the door takes the path as ``resume``.
+        """
         if self.checkpoint is None:
             raise ValueError("this result was put together by hand: it has no run to save")
-        self.checkpoint.save(path)
+        self.checkpoint.save(path, answer=self.answer())
+
+    def answer(self: Any) -> dict[str, Any]:
+        """What a file has of the result: numbers, text, arrays, draws and records, by name."""
+        found = {"shown": (repr(self), str(self), self._rows())}
+        for name in (name for name in dir(self) if not name.startswith("_")):
+            with suppress(TypeError, AttributeError):  # methods, and what the result or a file has not
+                value = getattr(self, name)
+                if set(classes_in(value)) <= set(ANSWERED):
+                    flattened(value, [])
+                    found[name] = value
+        return found
 
     def plot_trace(self, ax: Axes | None = None, *, truth: Array = None) -> Axes:
         """Draw the estimate with bands of one and two standard deviations against the evaluations.

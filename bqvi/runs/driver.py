@@ -172,8 +172,8 @@ class Steps(Generic[_S, _R]):
             self._compare()
             while (reason := self._engine.finished(self.state)) is None:
                 self._step()
-            result = self._engine.result(self.state, reason)
-            self._end(reason)
+            result: Any = self._engine.result(self.state, reason)
+            self._end(reason, result)
         return result
 
     def _step(self) -> None:
@@ -331,12 +331,12 @@ class Steps(Generic[_S, _R]):
         engine.pending(self.state)  # raises an error where the engine's choices exclude it
         return engine
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: str, result: Any = None) -> None:
         if self._line is not None:
             self._line.end(self._engine.status(self.state), reason)
             self._line = None
-        if self._stepped:
-            self._autosave(self.state)
+        if self._stepped or result is not None:
+            self._autosave(self.state, result)
             self._stepped = False
 
     def _collected(self) -> _S:
@@ -351,9 +351,10 @@ class Steps(Generic[_S, _R]):
         if self._line is not None:
             self._line.show(self._engine.status(reached))
 
-    def _autosave(self, state: _S) -> None:
+    def _autosave(self, state: _S, result: Any = None) -> None:
         if self._run.checkpoint is not None:
-            self._engine.checkpoint(state).save(self._run.checkpoint, compressed=False)
+            answer = None if result is None else result.answer()
+            self._engine.checkpoint(state).save(self._run.checkpoint, compressed=False, answer=answer)
             self._saved_at = time.monotonic()
 
     def _threads(self) -> AbstractContextManager[Any]:

@@ -93,7 +93,7 @@ class EvidenceBounds(CheckedResult):
         """The state of the run."""
         return self.checkpoint.state
 
-    def sample(self, n: int, seed: Seed) -> np.ndarray:
+    def sample(self, n: int, seed: Seed = 0) -> np.ndarray:
         """Draws (n, P) or (M, n, P) of the posterior: particles at temperature 1, resampled by their weights.
 
         Parameters

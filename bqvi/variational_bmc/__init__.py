@@ -12,17 +12,6 @@ from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.run import vbmc
 
 __all__ = [
-    "Agreement",
-    "PosteriorCheck",
-    "Smoothed",
-    "Trace",
-    "VBMCResult",
-    "advice",
-    "agreement",
-    "check",
-    "gskl",
-    "mmtv",
-    "psis",
-    "total_variation",
-    "vbmc",
-]
+    "Agreement", "PosteriorCheck", "Smoothed", "Trace", "VBMCResult", "advice", "agreement", "check", "gskl",
+    "mmtv", "psis", "total_variation", "vbmc",
+]  # fmt: skip

@@ -1,0 +1,123 @@
+"""`bqvi.load`: a result of each door, read from its file in a process that has no function of it."""
+
+import json
+import math
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import bqvi
+import gp
+from bqvi.runs.door_result import ANSWERED
+
+NORMAL = gp.measures.Gaussian(np.zeros(2), np.eye(2))
+ROWS = np.random.default_rng(0).normal(size=(60, 2))
+
+
+def log_joint(theta):
+    return -0.5 * (np.asarray(theta) ** 2).sum(-1)
+
+
+RESULTS = {
+    "vbmc": lambda: bqvi.vbmc(log_joint, plausible_lower=[-2.0] * 2, plausible_upper=[2.0] * 2, budget=20),
+    "integrate": lambda: bqvi.integrate(lambda x: np.exp(log_joint(x)), NORMAL, 20),
+    "sampling": lambda: bqvi.integrate(lambda x: np.exp(log_joint(x)), NORMAL, 64, method="qmc"),
+    "bq": lambda: bqvi.fit(bqvi.adapters.from_function(log_joint, 2), method="bq", budget=20),
+    "cavi": lambda: bqvi.fit(bqvi.models.GaussianMixture(2, "full"), ROWS),
+    "bounds": lambda: bqvi.evidence_bounds(log_joint, NORMAL, 400, replicates=2),
+}
+
+
+@pytest.fixture(params=RESULTS)
+def pair(request, tmp_path):
+    result = RESULTS[request.param]()
+    result.save(tmp_path / "run.npz")
+    return result, bqvi.load(tmp_path / "run.npz")
+
+
+def test_a_loaded_result_shows_what_the_result_showed(pair):
+    result, loaded = pair
+    assert isinstance(loaded, type(result))
+    assert (repr(loaded), str(loaded), loaded._repr_html_()) == (
+        repr(result),
+        str(result),
+        result._repr_html_(),
+    )
+    lines, others = (each.plot_trace().lines for each in (result, loaded))
+    for line, other in zip(lines, others, strict=True):
+        np.testing.assert_array_equal(line.get_xydata(), other.get_xydata())
+
+
+def test_all_numbers_and_sentences_of_a_result_are_in_its_file(pair):
+    """Every public attribute that is made of numbers and text, as the class has it and not the file."""
+    result, loaded = pair
+    read = 0
+    for name in (name for name in dir(result) if not name.startswith("_")):
+        try:
+            value = getattr(result, name)
+        except TypeError:  # the posterior of a q that is no Gaussian
+            continue
+        if isinstance(value, float | int | str | tuple | np.ndarray) and name != "checkpoint":
+            np.testing.assert_equal(getattr(loaded, name), value)
+            read += 1
+    assert read > 8
+
+
+def test_posterior_and_q_have_the_same_draws(pair):
+    result, loaded = pair
+    if isinstance(getattr(result, "q", None), bqvi.families.Product | bqvi.families.Gaussian):
+        for one, other in zip(loaded.q.natural, result.q.natural, strict=True):
+            np.testing.assert_array_equal(one, other)
+    if hasattr(loaded, "posterior"):
+        np.testing.assert_array_equal(loaded.posterior.sample(5), result.posterior.sample(5, seed=0))
+
+
+def test_a_loaded_result_says_what_it_has_not(pair, tmp_path):
+    _, loaded = pair
+    with pytest.raises(AttributeError, match=r"has no states, .* with the function and resume='.*run\.npz'"):
+        _ = loaded.states
+    with pytest.raises(ValueError, match="no run to save"):
+        loaded.save(tmp_path / "again.npz")
+
+
+def test_the_checkpoint_of_a_run_that_came_to_its_end_is_loaded_and_resumed(tmp_path):
+    path, box = tmp_path / "run.npz", {"plausible_lower": [-2.0] * 2, "plausible_upper": [2.0] * 2}
+    result = bqvi.vbmc(log_joint, **box, budget=20, run=bqvi.Run(checkpoint=path))
+    assert bqvi.load(path).log_evidence == result.log_evidence
+    resumed = bqvi.vbmc(log_joint, **box, budget=25, resume=path)
+    assert resumed.n_evaluations == 25
+    steps = bqvi.vbmc.steps(log_joint, **box, budget=20)
+    next(steps)
+    steps.save(path)
+    with pytest.raises(
+        ValueError, match=r"a run of bqvi.vbmc that has not ended, with \d+ evaluations: give it"
+    ):
+        bqvi.load(path)
+
+
+def test_a_file_is_loaded_where_the_function_is_not_defined(tmp_path):
+    RESULTS["vbmc"]().save(tmp_path / "run.npz")
+    code = "import bqvi; found = bqvi.load('run.npz'); print(found.log_evidence); found.posterior.plot()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert math.isclose(float(done.stdout), math.log(2.0 * math.pi), abs_tol=0.05)
+
+
+def test_files_of_other_kinds_are_refused(tmp_path):
+    other = tmp_path / "other.npz"
+    other.write_bytes(pickle.dumps({}))
+    with pytest.raises(ValueError, match=r"is no saved run: it is no \.npz file"):
+        bqvi.load(other)
+    np.savez(other, header=json.dumps({"program": "bqvi", "format": 0, "door": "vbmc"}))
+    with pytest.raises(ValueError, match="format 0"):
+        bqvi.load(other)
+
+
+def test_the_records_of_an_answer_are_those_that_are_read():
+    from bqvi import loading
+
+    assert tuple(sorted(loading._RECORDS)) == ANSWERED
