@@ -415,7 +415,8 @@ def _refuse_misses(posterior: Posterior, rows: slice = slice(None)) -> None:
     Jitter, which makes a covariance of low rank or of points that nearly coincide positive definite, and
     rounding act as a noise that the user did not state. Exact values that are not among the kernel's
     functions are then missed by many of its standard deviations (the kernel scaled to values that are larger
-    than its own), or, where variances are large, by a part of the values' distance from the prior mean.
+    than its own), or, where variances are large, by a part of the values' distance from the prior mean or of
+    their range, as a fit may make variance and mean so large that rounding explains all values.
     """
     observed, values = posterior.observations, to_numpy(posterior.y)
     noise = to_numpy(_noise_variances(observed, posterior.noise))
@@ -423,14 +424,14 @@ def _refuse_misses(posterior: Posterior, rows: slice = slice(None)) -> None:
     variances, size, spread = to_numpy(posterior.variances), np.ones(len(values)), np.empty(len(values))
     for _, part in pieces(observed):
         square = np.mean(centred[part] ** 2)
-        spread[part] = np.sqrt(square) or np.inf
+        spread[part] = min(np.sqrt(square), np.ptp(values[part]) or np.inf) or np.inf
         size[part] = max(1.0, square / (np.mean(variances[part]) or np.inf))
     sd = (noise + size * to_numpy(posterior.rounding)) ** 0.5
-    if _only_values(observed):
-        refuse_contradictions(posterior.x, posterior.y, 10 * sd)
-    missed = np.abs(values - to_numpy(posterior.mean(observed)))
     part_missed = max(_MISSED, 100 * float(np.finfo(values.dtype).eps) ** 0.5)
     allowed = np.minimum(_FAR * sd, _FAR * noise**0.5 + part_missed * spread)
+    if _only_values(observed):
+        refuse_contradictions(posterior.x, posterior.y, np.minimum(10 * sd, allowed))
+    missed = np.abs(values - to_numpy(posterior.mean(observed)))
     excess = (missed - allowed)[rows]
     if excess.size and excess.max() > 0:
         i = int(np.arange(len(values))[rows][excess.argmax()])

@@ -48,6 +48,7 @@ def test_covariances_beside_near_copies_are_positive_and_not_too_small(name, gap
 
 
 LINE = np.arange(5.0)[:, None]
+_NORMAL = np.random.default_rng(4).normal(size=(7, 4))
 MISSED = {
     "a parabola by a line": (Linear(), LINE, LINE[:, 0] ** 2),
     "a zigzag by a line": (Linear() + Constant(), LINE, np.array([0.0, 1, 0, 1, 0])),
@@ -59,6 +60,11 @@ MISSED = {
         Columns(SquaredExponential(), (1,)),
         np.array([[0.0, 0.2], [1.0, 0.2], [0.5, 1.0]]),
         np.array([0.0, 1.0, 0.5]),
+    ),
+    "copies in two of three columns": (
+        Columns(Matern52(np.ones(2)), (0, 1)),
+        np.concatenate([_NORMAL[:, :3], [[0.3, 0.1, 4.0], [0.3, 0.1 + 2e-8, 9.0]]]),
+        np.append(_NORMAL[:, 3], [2.0, -1.0]),
     ),
     "a period apart": (Periodic(1.0, 0.5), np.array([[0.0], [0.5], [0.2]]), np.array([0.0, 1.0, 0.3])),
     "far from zero": (
@@ -77,7 +83,9 @@ def test_values_that_the_kernel_cannot_hold_are_refused(name):
     gp.GaussianProcess(kernel, noise=0.5 * y.var()).condition(x, y)
 
 
-@pytest.mark.parametrize("name", ["a parabola by a line", "a wave by a parabola", "near copies"])
+@pytest.mark.parametrize(
+    "name", ["a parabola by a line", "a wave by a parabola", "near copies", "copies in two of three columns"]
+)
 def test_a_fit_without_noise_refuses_them_too(name):
     kernel, x, y = MISSED[name]
     with pytest.raises(ValueError, match=r"is missed by .* give `noise`"):

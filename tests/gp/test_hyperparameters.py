@@ -488,10 +488,11 @@ def test_two_values_at_one_point_need_noise(data):
     """Without the check the kernel's variance grows until its jitter explains the difference."""
     x, y = data
     twice, values = np.concatenate([x, x[3:4]]), np.append(y, y[3] + 0.5)
-    for noise in (None, 0.0, np.zeros(61)):
+    of_points = Matern52(1.0) + White(0.1)  # independent values of points, not of observations
+    for kernel, noise in ((None, None), (None, 0.0), (None, np.zeros(61)), (of_points, None)):
         with pytest.raises(ValueError, match=r"x\[3\] and x\[60\] are the same point"):
-            gp.fit(twice, values, noise=noise)
-    for arguments in ({}, {"noise": 0.1}, {"noise": None, "kernel": Matern52(1.0) + White(0.1)}):
+            gp.fit(twice, values, kernel=kernel, noise=noise)
+    for arguments in ({}, {"noise": 0.1}):
         mean = gp.fit(twice, values, **arguments).mean(x[3:4])
         assert y[3] - 0.2 < mean < y[3] + 0.5  # between the two values, or on the side of its neighbours
 
