@@ -107,17 +107,21 @@ def check(
     caller = log_joint
     if not isinstance(caller, Caller):
         caller = Caller(Function(caller, names=posterior.coordinates.names), posterior.coordinates)
-    proposal = _with_tails(posterior.q)
+    q = posterior.q
+    proposal = GaussianMixture(
+        np.concatenate([(1 - WIDE) * q.weights, WIDE * q.weights]),
+        np.concatenate([q.means, q.means]),
+        np.concatenate([q.covariances, WIDENING**2 * q.covariances]),
+    )
     points = proposal.sample(n, np.random.default_rng(seed))
     evaluations = caller.evaluate(points)
     require_good(evaluations)
     log_proposal = proposal.log_density(points)
     logs = evaluations.values - log_proposal
-    smoothed = psis(logs)
-    shift = float(logs.max())
+    smoothed, shift = psis(logs), float(logs.max())
     ratios = np.exp(logs - shift)
-    corrected = Posterior(posterior.q, posterior.coordinates, WeightedDraws(points, smoothed.log_weights))
-    of_q = np.exp(posterior.q.log_density(points) - log_proposal)
+    corrected = Posterior(q, posterior.coordinates, WeightedDraws(points, smoothed.log_weights))
+    of_q = np.exp(q.log_density(points) - log_proposal)
     return PosteriorCheck(
         pareto_k=smoothed.shape,
         total_variation=0.5 * float(np.abs(ratios / ratios.mean() - of_q).mean()),
@@ -126,14 +130,6 @@ def check(
         log_evidence_sd=float(ratios.std(ddof=1) / ratios.mean() / math.sqrt(n)),
         evaluations=evaluations,
         posterior=corrected,
-    )
-
-
-def _with_tails(q: GaussianMixture) -> GaussianMixture:
-    return GaussianMixture(
-        np.concatenate([(1 - WIDE) * q.weights, WIDE * q.weights]),
-        np.concatenate([q.means, q.means]),
-        np.concatenate([q.covariances, WIDENING**2 * q.covariances]),
     )
 
 

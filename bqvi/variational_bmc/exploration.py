@@ -36,6 +36,7 @@ from bqvi.calls.climb import ClimbResult, Ends, Evaluating, climb, rows_of
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, EXPLORATION
+from bqvi.variational_bmc.undeclared_noise import distances
 from gp.linear_maps import lower_inverse
 
 
@@ -206,11 +207,12 @@ def _first_step(made: Evaluations, row: int) -> float:
 
     If f falls from the mode as the squared distance r^2, and its highest value there is the highest one so
     far, r is twice the depth over the slope. Without gradients it is half of the distance to the nearest
-    other evaluation.
+    other evaluation. Evaluations at the same point do not count as others.
     """
-    longest = EXPLORATION.longest
+    longest, away = EXPLORATION.longest, distances(made.points, row)
+    others = away > 0.0
     if made.gradients is not None:
         slope = float(np.linalg.norm(made.gradients[row]))
-        return min(2.0 * float(made.values.max() - made.values[row]) / max(slope, 1e-300), longest)
-    distances = np.linalg.norm(made.points - made.points[row], axis=1)
-    return 0.5 * min(float(distances[distances > 0.0].min(initial=longest)), longest)
+        depth = float(made.values[others].max(initial=made.values[row]) - made.values[row])
+        return min(2.0 * depth / max(slope, 1e-300), longest)
+    return 0.5 * min(float(away[others].min(initial=longest)), longest)

@@ -159,7 +159,9 @@ def vbmc(
     else:
         function = Function(log_joint, gradient, noise_sd=noise_sd, errors=run.errors or "numerical")
         bounds = _with_first_box(bounds, start, resume)
-    coordinates = _coordinates(bounds, start, periodic, names)
+    each = any(isinstance(bound, Sequence) or getattr(bound, "ndim", 0) for bound in bounds)
+    dimension = None if start is None or each else start.shape[1]
+    coordinates = make_coordinates(*bounds, periodic=periodic, names=names, dimension=dimension)
     target = Caller(replace(function, names=coordinates.names), coordinates, run)
     limits = _limits("budget", target, budget, tolerance, run.max_seconds)
     settings = _settings(target, batch, acquisition)
@@ -236,17 +238,6 @@ def _with_first_box(bounds: Bounds, start: np.ndarray | None, resume: object) ->
             "each, likely to hold most of the posterior, or start, (P,)"
         )
     return bounds
-
-
-def _coordinates(bounds: Bounds, start: np.ndarray | None, periodic: Any, names: Any) -> Coordinates:
-    alone = start is not None and all(_is_one(bound) for bound in bounds)
-    dimension = start.shape[1] if start is not None and alone else None
-    return make_coordinates(*bounds, periodic=periodic, names=names, dimension=dimension)
-
-
-def _is_one(bound: Bound) -> bool:
-    """Whether a bound is one for all parameters, or None."""
-    return not isinstance(bound, Sequence) and getattr(bound, "ndim", 0) == 0
 
 
 def _limits(

@@ -473,17 +473,19 @@ class Surrogate:
         mean = self._prior_mean(u) + self.evidence.residual[:, 0] @ known
         return mean, np.maximum(variance, self.rounding)
 
-    def left_out(self) -> np.ndarray:
+    def left_out(self, copies: np.ndarray) -> np.ndarray:
         """The values less their predictions by all other evaluations, in sds of these, (n,).
 
-        With C the covariance of the observations and r their residuals, those of an evaluation, i, have the
-        errors [C^-1]_ii^-1 [C^-1 r]_i, with covariance [C^-1]_ii^-1.
+        With C the covariance of the observations and r their residuals, those of evaluations i have errors
+        [C^-1]_ii^-1 [C^-1 r]_i, with covariance [C^-1]_ii^-1. An evaluation is left out with its ``copies``,
+        pairs (k, 2) of evaluations at nearly the same point.
         """
         n, dimension = self.data.points.shape
         m = 0 if self.data.gradients is None else len(self.data.gradients)
         z = np.empty(n)
         for i in range(n):
-            rows = np.r_[i, n + i * dimension + np.arange(dimension if i < m else 0)]
+            out = np.r_[i, copies[:, ::-1][copies == i]]
+            rows = np.r_[out, (n + out[out < m, None] * dimension + np.arange(dimension)).reshape(-1)]
             columns, first = self.evidence.factor.whitening[:, rows], np.eye(len(rows))[0]
             factor = cholesky(columns.T @ columns)
             covariances = solve_lower(factor, solve_lower(factor, first), transposed=True)

@@ -23,17 +23,23 @@ from bqvi.calls.evaluations import understated_noise
 from bqvi.variational_bmc.settings import FITTING, NOISE
 from bqvi.variational_bmc.surrogate import Surrogate, fit
 
+_SAME = 1e-8  # the largest difference of coordinates of points that count as the same
 
-def repeated(made: Evaluations) -> np.ndarray:
-    """The pairs of evaluations (k, 2) at nearly the same point, each with the earlier one first.
+
+def repeated(points: np.ndarray) -> np.ndarray:
+    """The pairs of rows (k, 2) of evaluations at nearly the same point, each with the earlier one first.
 
     Parameters
     ----------
-    made : all evaluations, in coordinates in which the plausible box is [-1, 1]^D.
+    points : (n, D), in coordinates in which the plausible box is [-1, 1]^D.
     """
-    if len(made) < 2:
-        return np.zeros((0, 2), int)
-    return np.asarray(cKDTree(made.points).query_pairs(1e-8, p=np.inf, output_type="ndarray"))
+    return np.asarray(cKDTree(points).query_pairs(_SAME, p=np.inf, output_type="ndarray"))
+
+
+def distances(points: np.ndarray, row: int) -> np.ndarray:
+    """The distances (n,) of points (n, D) to one of them; zero of those that count as the same."""
+    steps = points - points[row]
+    return np.where(np.abs(steps).max(1) > _SAME, np.linalg.norm(steps, axis=1), 0.0)
 
 
 def differing(made: Evaluations) -> tuple[float, float] | None:
@@ -46,7 +52,7 @@ def differing(made: Evaluations) -> tuple[float, float] | None:
     if made.noise_variance is not None:
         return None
     kept = made[~made.failed]
-    pairs = repeated(kept)
+    pairs = repeated(kept.points)
     values = kept.values[pairs]
     gaps = np.abs(values[:, 1] - values[:, 0]) - _by_slope(kept, pairs)
     if not (gaps > 0.001).any():
@@ -62,10 +68,9 @@ def _by_slope(made: Evaluations, pairs: np.ndarray) -> np.ndarray:
     """
     found = np.zeros(len(pairs))
     for row, (first, second) in enumerate(pairs):
-        steps = made.points - made.points[first]
-        apart = np.abs(steps).max(1) > 1e-8
-        falls = np.abs(made.values - made.values[first])[apart] / np.linalg.norm(steps[apart], axis=1)
-        found[row] = falls.max(initial=0.0) * np.linalg.norm(steps[second])
+        away = distances(made.points, first)
+        falls = np.abs(made.values - made.values[first])[away > 0.0] / away[away > 0.0]
+        found[row] = falls.max(initial=0.0) * np.linalg.norm(made.points[second] - made.points[first])
     return found
 
 
@@ -80,7 +85,7 @@ def again(made: Evaluations, surrogate: Surrogate) -> np.ndarray:
     if made.noise_variance is not None or surrogate.data.noise_fitted:
         return none
     kept = made[~made.failed]
-    if (_by_slope(kept, repeated(kept)) < 0.001).any():
+    if (_by_slope(kept, repeated(kept.points)) < 0.001).any():
         return none
     if _with_noise(surrogate)[0] < NOISE.excluded:
         return none

@@ -43,7 +43,7 @@ from bqvi.variational_bmc.steps import (
 )
 from bqvi.variational_bmc.stopping import judge, needs_test, verifies
 from bqvi.variational_bmc.thorough import thorough
-from bqvi.variational_bmc.undeclared_noise import again, differing
+from bqvi.variational_bmc.undeclared_noise import again, differing, repeated
 from bqvi.variational_bmc.user_units import UserUnits
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.user_warnings import warn_user_of_each
@@ -286,7 +286,7 @@ class VBMCRun:
 
 def _surprising(state: State, estimate: Estimate, modes: Modes) -> tuple[int, ...]:
     """The rows of evaluations in modes that lie far above what all others predict, the farthest first."""
-    z, points = estimate.surrogate.left_out(), state.frame.out(estimate.surrogate.data.points)
-    inside = modes.contain(points)
-    chosen = [i for i in np.argsort(-z) if inside[i] and z[i] > HIDDEN.surprising]
+    points = state.frame.out(estimate.surrogate.data.points)
+    z = estimate.surrogate.left_out(repeated(points))
+    chosen = [i for i in np.argsort(-z) if z[i] > HIDDEN.surprising and modes.contain(points[[i]])[0]]
     return tuple(int(np.square(state.evaluations.points - points[i]).sum(1).argmin()) for i in chosen)

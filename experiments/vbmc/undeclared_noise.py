@@ -67,7 +67,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     found = bqvi.vbmc(log_joint, **problem.bounds(), budget=settings["budget"], seed=seed)
     row = {
         "n": found.n_evaluations,
-        "repeated": len(repeated(found.evaluations)),
+        "repeated": len(repeated(found.evaluations.points)),
         "reported": any("give noise_sd" in warning for warning in found.warnings),
         "error": found.log_evidence - problem.log_evidence,
         "sd": found.log_evidence_sd,

@@ -354,6 +354,7 @@ def test_the_flank_of_a_spike_inside_of_a_mode_is_climbed_from(gradient):
     slab, spike = (0.3, [0.0, 0.1], 0.5), (0.7, [0.2, -0.1], 0.02)
     run = Run([slab, spike], gradient=gradient)
     run.evaluate(np.array([[0.2, -0.1]]) + 0.02 * np.array([[1.8, -2.0]]))  # 2.7 of its sds from its top
+    run.evaluate(run.points[1:] + 1e-9)  # as the test for noise does
     known = modes_of(slab)
     assert known.contain(run.points).all()
     found = explore(run, known, sequence(2), 64, 0.0, (1,))

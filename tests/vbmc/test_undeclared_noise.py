@@ -16,7 +16,7 @@ GAUSSIANS = [(dimension, sd, seed) for dimension in (2, 4) for sd in (0.3, 1.0) 
 
 
 def repeats(found):
-    return len(repeated(found.evaluations))
+    return len(repeated(found.evaluations.points))
 
 
 def reported(found):
