@@ -92,6 +92,17 @@ def test_every_page_is_in_a_table_of_contents():
             assert page.stem in contents
 
 
+PARTS = ("acceptance.md", "changelog.md", "figures.md", "index.md", "peers.md")
+"""Files that other pages include, and the first page, which says it in its second paragraph."""
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in [*PAGES, *TUTORIALS] if title(page) not in PARTS], ids=title
+)
+def test_a_page_says_in_its_first_sentence_for_whom_it_is(page):
+    assert re.search(r"^# .+\n+For ", page.read_text(), re.MULTILINE)
+
+
 def test_pictures_of_readme_and_pages_exist():
     for page in [ROOT / "README.md", *PAGES]:
         for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text()):

@@ -16,9 +16,7 @@ PAGES = {
     "how-to/pymc.md": ("pymc", None),
     "tutorials/pymc.md": ("pymc", None),
     "how-to/numpyro.md": ("numpyro", "JAX_ENABLE_X64"),
-    "tutorials/numpyro.md": ("numpyro", "JAX_ENABLE_X64"),
     "how-to/stan.md": ("httpstan", "BQVI_BUILD_STAN"),
-    "tutorials/stan.md": ("httpstan", "BQVI_BUILD_STAN"),
 }
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
