@@ -30,19 +30,7 @@ else:
     __getattr__, __dir__ = attach(__name__)
 
 __all__ = [
-    "Acquisition",
-    "ContinuousSearch",
-    "Domain",
-    "IntegralVarianceReduction",
-    "LinearisedWarpedUncertainty",
-    "MatchedWarpedUncertainty",
-    "MutualInformation",
-    "SearchResult",
-    "UncertaintySampling",
-    "UpperConfidenceBound",
-    "bind",
-    "designs",
-    "domain_of",
-    "minibatch",
-    "pointwise",
-]
+    "Acquisition", "ContinuousSearch", "Domain", "IntegralVarianceReduction", "LinearisedWarpedUncertainty",
+    "MatchedWarpedUncertainty", "MutualInformation", "SearchResult", "UncertaintySampling",
+    "UpperConfidenceBound", "bind", "designs", "domain_of", "minibatch", "pointwise",
+]  # fmt: skip

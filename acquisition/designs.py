@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gp.arrays import Array, as_like
+from gp.checks import require_integer
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure, Seed
-from gp.measures.checks import require_count
 
 
 def sobol(measure: Measure, n: int, seed: Seed) -> Array:
@@ -16,7 +16,7 @@ def sobol(measure: Measure, n: int, seed: Seed) -> Array:
     Averages over them are unbiased for any n. Where n is a power of two the points are balanced, and the
     error is near 1/n for smooth integrands (Owen 1995). They are the first n of the next power of two.
     """
-    require_count(n)
+    require_integer("n", n, 1)
     cube = scrambled_sobol(measure.dimension, n, seed)
     return measure.from_unit_cube(as_like(cube, measure.mean))
 

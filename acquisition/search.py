@@ -19,9 +19,9 @@ import numpy as np
 from acquisition.ascent import ascend
 from acquisition.pointwise.acquisition import Acquisition
 from gp.arrays import Array, as_like, to_numpy
+from gp.checks import require_integer
 from gp.low_discrepancy import shifted_sobol
 from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Seed, Uniform
-from gp.measures.checks import require_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ class ContinuousSearch:
 
     def __post_init__(self) -> None:
         for name in ("candidates", "ascents", "max_evaluations"):
-            require_count(getattr(self, name), name)
+            require_integer(name, getattr(self, name), 1)
         if not 0 <= self.near_nodes <= 1:
             raise ValueError(f"near_nodes = {self.near_nodes!r}: give a share in [0, 1]")
         for name in ("tolerance", "radius", "first_step"):

@@ -63,7 +63,22 @@ class Such:
 
     def __call__(self, name: str, value: Any) -> None:
         if not self.test(value):
-            raise self.error(f"{name} is {shown(value)}; it must be {self.what}")
+            raise self.error(f"{name} is {shown(value)}; it must be {self.what}{instead(value)}")
+
+
+_MODELS_OF = {"pymc": "pymc", "cmdstanpy": "stan", "httpstan": "stan", "bridgestan": "stan"}
+"""Packages whose models `bqvi.adapters` takes."""
+
+
+def instead(value: Any) -> str:
+    """The end of a message about an object that has no place: what to make of it; "" if unknown."""
+    if isinstance(value, type):
+        return f": not the class, but {value.__name__}(...)"
+    package = type(value).__module__.partition(".")[0]
+    if package in _MODELS_OF:
+        return f": give bqvi.adapters.from_{_MODELS_OF[package]}(...) of it"
+    density = next((name for name in ("logpdf", "log_prob") if hasattr(value, name)), "")
+    return f": of a distribution give the function .{density}, or .pdf for an integral" if density else ""
 
 
 def one_of(allowed: Iterable[str]) -> Callable[[str, Any], None]:

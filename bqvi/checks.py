@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from gp.arrays import Array, is_torch, shown, to_numpy
+from gp.checks import require_integer as require_integer
+from gp.checks import require_number as require_number
+from gp.checks import require_one_of as require_one_of
+from gp.checks import require_seed as require_seed
 from gp.linear_maps import smallest_eigenvalue
 
 _LARGE = 1e140
@@ -146,61 +148,7 @@ def require_above(name: str, value: float, bound: float) -> None:
         raise ValueError(f"{name} is {value}; it must be above {bound} and finite")
 
 
-def require_number(name: str, value: object) -> None:
-    """A real number, and no boolean."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} is {shown(value)}; it must be a number")
-    try:
-        float(value)
-    except OverflowError:
-        raise ValueError(
-            f"{name} is {value!r:.40}; it must be in the range of floating-point numbers"
-        ) from None
-
-
-def require_seed(name: str, value: object) -> None:
-    """A nonnegative integer or a generator: ``None`` would give other numbers each time."""
-    if not isinstance(value, np.random.Generator):
-        try:
-            require_integer(name, value, 0)
-        except TypeError:
-            message = f"{name} is {shown(value)}; it must be an integer of at least 0 or a numpy Generator"
-            raise TypeError(message) from None
-
-
 def require_boolean(name: str, value: object) -> None:
     """True or False; a number or an array is neither."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} is {shown(value)}; it must be True or False")
-
-
-def require_integer(name: str, value: object, lowest: int) -> int:
-    """An integer of at least ``lowest`` that fits into 64 bits, returned as int.
-
-    Parameters
-    ----------
-    name : the argument's name, for messages. value : what was given. lowest : the least integer that is
-        allowed.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} is {shown(value)}; it must be an integer of at least {lowest}")
-    if value < lowest:
-        raise ValueError(f"{name} is {value}; it must be at least {lowest}")
-    if value > np.iinfo(np.int64).max:
-        raise ValueError(f"{name} is {value}; it must be at most {np.iinfo(np.int64).max}")
-    return int(value)
-
-
-def require_one_of(name: str, value: object, allowed: Iterable[str]) -> None:
-    """One of ``allowed``; the error offers the near ones.
-
-    Parameters
-    ----------
-    name : the argument's name, for messages. value : what was given. allowed : the texts that are allowed.
-    """
-    options = list(allowed)
-    if isinstance(value, str) and value in options:
-        return
-    near = difflib.get_close_matches(str(value), options, n=3)
-    hint = f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise ValueError(f"{name} is {shown(value)}; it must be one of {', '.join(options)}{hint}")

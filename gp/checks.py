@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numbers
 import os
+from collections.abc import Iterable
 from math import prod
 
 import numpy as np
 
-from gp.arrays import Array, describe, is_torch, namespace, to_numpy
+from gp.arrays import Array, describe, is_torch, namespace, shown, to_numpy
+from gp.suggestions import did_you_mean
 
 _MATRICES = 3
 """The number of n x n matrices that are held at once."""
@@ -33,7 +36,8 @@ def as_points(name: str, x: Array) -> Array:
     x = _floating(name, x)
     if x.ndim != 2 or x.shape[1] == 0:
         raise ValueError(
-            f"{name} is a {describe(x)}: give points of shape (n, D); n points on a line are {name}[:, None]"
+            f"{name} is a {describe(x)}: give points of shape (n, D); one point is {name}[None, :], n "
+            f"points on a line are {name}[:, None]"
         )
     _require_finite(name, x)
     return x
@@ -136,3 +140,57 @@ def _require_finite(name: str, values: Array) -> None:
         f"{name}{bad} is {float(values[tuple(bad)])}: every entry has to be finite; leave out "
         "observations that failed"
     )
+
+
+def require_number(name: str, value: object) -> None:
+    """A real number, and no boolean."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} is {shown(value)}; it must be a number")
+    try:
+        float(value)
+    except OverflowError:
+        raise ValueError(
+            f"{name} is {value!r:.40}; it must be in the range of floating-point numbers"
+        ) from None
+
+
+def require_seed(name: str, value: object) -> None:
+    """A nonnegative integer or a generator: ``None`` would give other numbers each time."""
+    if not isinstance(value, np.random.Generator):
+        try:
+            require_integer(name, value, 0)
+        except TypeError:
+            message = f"{name} is {shown(value)}; it must be an integer of at least 0 or a numpy Generator"
+            raise TypeError(message) from None
+
+
+def require_integer(name: str, value: object, lowest: int) -> int:
+    """An integer of at least ``lowest`` that fits into 64 bits, returned as int.
+
+    Parameters
+    ----------
+    name : the argument's name, for messages. value : what was given. lowest : the least integer that is
+        allowed.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        whole = f": give {int(value)}" if isinstance(value, float) and value.is_integer() else ""
+        raise TypeError(f"{name} is {shown(value)}; it must be an integer of at least {lowest}{whole}")
+    if value < lowest:
+        raise ValueError(f"{name} is {value}; it must be at least {lowest}")
+    if value > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} is {value}; it must be at most {np.iinfo(np.int64).max}")
+    return int(value)
+
+
+def require_one_of(name: str, value: object, allowed: Iterable[str]) -> None:
+    """One of ``allowed``; the error offers the near ones.
+
+    Parameters
+    ----------
+    name : the argument's name, for messages. value : what was given. allowed : the texts that are allowed.
+    """
+    options = list(allowed)
+    if isinstance(value, str) and value in options:
+        return
+    hint = did_you_mean(value, options)
+    raise ValueError(f"{name} is {shown(value)}; it must be one of {', '.join(options)}{hint}")

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gp.arrays import Array, as_like, shown, to_numpy
-from gp.checks import as_noise, as_values, require_memory
+from gp.checks import as_noise, as_values, require_integer, require_memory, require_one_of, require_seed
 from gp.grams import on_host, pieces, taken
 from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
@@ -32,6 +32,7 @@ from gp.priors import Priors
 from gp.problem import EvidenceProblem, fitted
 from gp.screening import InUnits, Screening, curvature, screened
 from gp.settings import FIT
+from gp.suggestions import suggesting
 from gp.threads import single_threaded
 from gp.units import DataUnits, SearchCoordinates
 from gp.user_warnings import warn_user
@@ -192,6 +193,7 @@ class Hyperparameters:
         return "\n".join(lines)
 
 
+@suggesting
 def fit(
     x: Array | Functional | Sequence[Functional],
     y: Array | Sequence[Array],
@@ -265,7 +267,13 @@ def fit(
     >>> bool(abs(mean[0] - np.sin(1.5)) < 3 * np.sqrt(variance[0]))
     True
     """
-    _check_choices(method, noise, copies, n_starts, max_iterations, seed)
+    require_one_of("method", method, ("map", "evidence"))
+    require_one_of("copies", copies, ("count", "merge"))
+    if isinstance(noise, str):
+        require_one_of("noise", noise, ("learn",))
+    require_integer("n_starts", 1 if n_starts is None else n_starts, 1)
+    require_integer("max_iterations", max_iterations, 1)
+    require_seed("seed", seed)
     _check_kinds(mean, priors)
     observed, y = _checked_data(x, y)
     with single_threaded() if len(observed) <= 500 else nullcontext():
@@ -331,34 +339,6 @@ def _warnings(found: Hyperparameters) -> Iterator[str]:
             f"y: {found.why_noise_vanished()}, or give noise, or a prior of it that ends higher, "
             "priors=Priors(noise=Plateau(...))"
         )
-
-
-def _check_choices(
-    method: object,
-    noise: object,
-    copies: object,
-    n_starts: int | None,
-    max_iterations: int,
-    seed: object,
-) -> None:
-    if not isinstance(method, str) or method not in ("map", "evidence"):
-        raise ValueError(f"method = {method!r}: give 'map' or 'evidence'")
-    if not isinstance(copies, str) or copies not in ("count", "merge"):
-        raise ValueError(f"copies = {copies!r}: give 'count' or 'merge'")
-    if isinstance(noise, str) and noise != "learn":
-        raise ValueError(f"noise = {shown(noise)}: give 'learn', None, a number or an array (n,)")
-    for name, count in (
-        ("n_starts", 1 if n_starts is None else n_starts),
-        ("max_iterations", max_iterations),
-    ):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer):
-            raise TypeError(f"{name} = {count!r}: give an integer of at least 1")
-        if count < 1:
-            raise ValueError(f"{name} = {count}: give 1 or more")
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    if not isinstance(seed, np.random.Generator) and (not whole or seed < 0):  # type: ignore[operator]
-        kind = ValueError if whole else TypeError
-        raise kind(f"seed = {seed!r}: give an integer of at least 0 or a NumPy Generator")
 
 
 def _check_kinds(mean: object, priors: object) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gp.extras import needing
+from gp.suggestions import did_you_mean
 
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -39,6 +40,6 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
             except ModuleNotFoundError as error:
                 if error.name != f"{package}.{name}":
                     raise
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{did_you_mean(name, origins)}")
 
     return get, lambda: sorted({*vars(module), *origins})

@@ -62,7 +62,9 @@ def test_packages_import_their_names_when_these_are_used():
         "bqvi.vmbc"
     )
     assert done.stdout.split("\n")[:3] == ["[]", "True", "True True True"], done.stdout + done.stderr
-    assert done.stderr.endswith("AttributeError: module 'bqvi' has no attribute 'vmbc'\n")
+    assert done.stderr.endswith(
+        "AttributeError: module 'bqvi' has no attribute 'vmbc'. Did you mean 'vbmc'?\n"
+    )
 
 
 WITHOUT_TORCH = """

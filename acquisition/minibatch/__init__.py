@@ -41,23 +41,7 @@ from acquisition.minibatch.svrg import Svrg
 from acquisition.minibatch.uniform import Reshuffled, Uniform
 
 __all__ = [
-    "Balanced",
-    "Features",
-    "GPControlVariate",
-    "Herding",
-    "HorvitzThompson",
-    "Learning",
-    "MaxVariance",
-    "QuadratureWeighted",
-    "Reshuffled",
-    "Saga",
-    "Selection",
-    "SequentialBQ",
-    "Strategy",
-    "Svrg",
-    "Uniform",
-    "UpperConfidence",
-    "affine_in_labels",
-    "signed",
-    "standardised",
-]
+    "Balanced", "Features", "GPControlVariate", "Herding", "HorvitzThompson", "Learning", "MaxVariance",
+    "QuadratureWeighted", "Reshuffled", "Saga", "Selection", "SequentialBQ", "Strategy", "Svrg", "Uniform",
+    "UpperConfidence", "affine_in_labels", "signed", "standardised",
+]  # fmt: skip

@@ -35,9 +35,8 @@ from acquisition.minibatch.settings import FEATURES
 from acquisition.minibatch.strategy import Unlearning, require_rows, require_size
 from acquisition.minibatch.uniform import UniformState
 from gp.arrays import shown, to_numpy
-from gp.checks import as_points
+from gp.checks import as_points, require_integer
 from gp.kernels import Columns, Constant, Kernel, Linear, Matern32, Matern52
-from gp.measures.checks import require_count
 from gp.triangular import positive_solve, solve_lower
 
 
@@ -79,7 +78,7 @@ class Features:
             the rank is not a positive integer.
         """
         x = _checked_rows(x)
-        require_count(rank, "rank")
+        require_integer("rank", rank, 1)
         began = time.perf_counter()
         rng = np.random.default_rng(seed)
         if kernel is None:

@@ -25,6 +25,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from gp.arrays import shown
+from gp.checks import require_integer, require_number
 
 
 @dataclass(frozen=True)
@@ -126,9 +127,7 @@ def _equal_weights(size: int, n: int) -> np.ndarray:
 
 def require_size(size: int, n: int) -> None:
     """Raise ValueError or TypeError unless S is an integer with 1 <= S <= N."""
-    if isinstance(size, bool) or not isinstance(size, int | np.integer):
-        raise TypeError(f"size is {shown(size)}; a mini-batch size is an integer of at least 1")
-    if not 1 <= size <= n:
+    if require_integer("size", size, 1) > n:
         raise ValueError(f"size is {size}; a mini-batch of {n} data must have between 1 and {n}")
 
 
@@ -149,7 +148,6 @@ def require_rows(name: str, rows: int, n: int) -> None:
 
 def require_between(name: str, value: float, lowest: float, highest: float) -> None:
     """Raise ValueError or TypeError unless ``lowest <= value <= highest``."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise TypeError(f"{name} is {shown(value)}; it must be a number")
+    require_number(name, value)
     if not lowest <= value <= highest:
         raise ValueError(f"{name} is {value}; it must be between {lowest:g} and {highest:g}")

@@ -14,15 +14,7 @@ from acquisition.pointwise.variance_reduction import (
 )
 
 __all__ = [
-    "Acquisition",
-    "Criterion",
-    "IntegralVarianceReduction",
-    "LinearisedWarpedUncertainty",
-    "MatchedWarpedUncertainty",
-    "Moments",
-    "MutualInformation",
-    "Partials",
-    "UncertaintySampling",
-    "UpperConfidenceBound",
-    "bind",
-]
+    "Acquisition", "Criterion", "IntegralVarianceReduction", "LinearisedWarpedUncertainty",
+    "MatchedWarpedUncertainty", "Moments", "MutualInformation", "Partials", "UncertaintySampling",
+    "UpperConfidenceBound", "bind",
+]  # fmt: skip

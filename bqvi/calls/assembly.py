@@ -146,10 +146,11 @@ class CallBatch:
     def _advice(self, error: Exception) -> str:
         """Advice on an error of the user's function; "" where there is none."""
         found = advice(error, self.function.gradient)
-        of_points = self.function.vectorised and self.function.model is None and self._outputs is None
-        if isinstance(error, IndexError):
+        of_points = self.function.model is None and self._outputs is None
+        on_points = advice_on_points(error, self.function.vectorised) if of_points else ""
+        if isinstance(error, IndexError) and (self.function.vectorised or not on_points):
             found += f"; theta has {self.theta.shape[1]} entries a point"
-        return found or (advice_on_points(error) if of_points else "")
+        return found or on_points
 
     def _who(self, result: CallResult) -> str:
         """The name of the function whose exception left no value."""

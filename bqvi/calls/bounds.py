@@ -17,6 +17,11 @@ _NARROWEST = 1e-140
 
 Bound = float | Sequence[float | None] | np.ndarray | None
 
+_OTHER_ORDER = (
+    ". PyVBMC's order (fun, x0, LB, UB, PLB, PUB) is another: give start=x0, lower=LB, upper=UB, "
+    "plausible_lower=PLB, plausible_upper=PUB by name"
+)
+
 
 def _length(name: str, value: Bound) -> int | None:
     """The number of entries of an array; None for a number."""
@@ -135,7 +140,7 @@ def require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, tur
         if low[i] > high[i]:
             raise ValueError(
                 f"{name} has lower = {low[i]:.6g} above upper = {high[i]:.6g}; lower must be below upper, or "
-                "equal to it for a fixed parameter"
+                f"equal to it for a fixed parameter{_OTHER_ORDER}"
             )
         large = next((b for b in (low[i], high[i]) if math.isfinite(b) and abs(b) >= _LARGE), None)
         if large is not None:
@@ -202,7 +207,7 @@ def _plausible_interval(
     if low < lower or high > upper:
         raise ValueError(
             f"{found}, outside of its bounds, lower = {lower:.6g} and upper = {upper:.6g}; the plausible "
-            "bounds must lie inside of the bounds"
+            f"bounds must lie inside of the bounds{_OTHER_ORDER}"
         )
     return _off_the_bounds(lower, upper, low, high)
 

@@ -135,6 +135,12 @@ _MISMATCHED = re.compile(
 """Messages of a ValueError or RuntimeError of NumPy, torch (version 2) and Python about numbers of entries,
 which the code determines and not the point."""
 _RAISED = re.compile(r"raised (\w+)")
+_TOO_FLAT = re.compile("axis 1 is out of bounds|too many indices|Dimension out of range")
+"""Messages about one point (P,) in the place of many (n, P)."""
+_OF_SINGLES = re.compile(
+    "Float and Double|Double and Float|expected scalar type|same dtype|float != d|double != f"
+)
+"""Messages of torch about numbers of single beside those of double precision."""
 _OF_SHAPES = (IndexError, TypeError, ValueError)
 """The exceptions of a function of one point that is called with several."""
 _WITHOUT_TORCH = "Can't call numpy() on Tensor that requires grad"
@@ -236,6 +242,8 @@ def exceptions_warning(count: int, n: int, first: str, counts_as: str = "a densi
 def advice(error: Exception, gradient: object) -> str:
     """Advice on an error caused by torch tensors where NumPy was meant, or the reverse; "" otherwise."""
     message = message_of(error)
+    if _OF_SINGLES.search(message):
+        return "; points are float64: make what the function has of float32 so, by .to(torch.float64)"
     if gradient == "autodiff":
         # the last is in torch's signatures, which its versions before 2.5 list in place of the argument
         of_numpy = any(part in message for part in ("Tensor", "keyword argument 'axis'", "torch.dtype"))
@@ -258,8 +266,11 @@ def advice(error: Exception, gradient: object) -> str:
     return ""
 
 
-def advice_on_points(error: Exception) -> str:
-    """Advice on an error of a vectorised function that has returned no value yet; "" where there is none."""
+def advice_on_points(error: Exception, vectorised: bool) -> str:
+    """Advice on an ``error`` of a function that has returned no value yet; "" where there is none."""
+    if not vectorised:
+        one = "; the function is called with one point, (P,): of f for many, give lambda x: f(x[None])[0]"
+        return one if _TOO_FLAT.search(message_of(error)) else ""
     of_torch = isinstance(error, RuntimeError) and _MISMATCHED.search(message_of(error))
     of_shapes = isinstance(error, _OF_SHAPES) and not isinstance(error, np.linalg.LinAlgError)
     if not (of_shapes or of_torch):

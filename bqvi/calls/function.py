@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bqvi.arguments import Such
+from bqvi.arguments import Such, instead
 from bqvi.calls.bounds import names_of
 from bqvi.checks import require_above, require_boolean
 from gp.arrays import Array, as_like, is_torch, shown
@@ -145,7 +145,7 @@ class Function:
         value: object = self.value
         if not callable(value):
             name = self.range.title.replace(" ", "_")
-            raise TypeError(f"{name} is {shown(value)}; it must be a function of points")
+            raise TypeError(f"{name} is {shown(value)}; it must be a function of points{instead(value)}")
         require_boolean("vectorised", self.vectorised)
         named = isinstance(self.gradient, str) and self.gradient == AUTODIFF
         if not (self.gradient is None or callable(self.gradient) or named):

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
 from bqvi.arguments import Above, Apart, AtLeast, Checked, Such
+from bqvi.checks import require_integer
 from gp.arrays import shown
 from gp.files import unwritable
+from gp.suggestions import suggesting
 
 
 class Maps(Protocol):
@@ -42,9 +44,12 @@ def _executor(name: str, executor: Any) -> Any:
     return executor
 
 
-def _require_joblib(name: str, count: int) -> None:
-    if count > 1 and importlib.util.find_spec("joblib") is None:
+def _processes(name: str, count: Any) -> int:
+    if isinstance(count, int) and count < 0:
+        raise ValueError(f"{name} is {count}; it must be at least 1, and os.cpu_count() for all processors")
+    if require_integer(name, count, 1) > 1 and importlib.util.find_spec("joblib") is None:
         raise ValueError(f"{name} is {count}, which needs joblib: pip install joblib, or give executor")
+    return int(count)
 
 
 def _require_path(name: str, checkpoint: object) -> None:
@@ -63,6 +68,7 @@ def _require_path(name: str, checkpoint: object) -> None:
         )
 
 
+@suggesting
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run(Checked):
     """How a run is carried out: where calls are made, for how long, and what is shown and written meanwhile.
@@ -114,7 +120,7 @@ class Run(Checked):
     """
 
     executor: Annotated[Executor | None, _executor] = None
-    n_jobs: Annotated[int, AtLeast(1), _require_joblib, Apart("executor", "give one of the two")] = 1
+    n_jobs: Annotated[int, _processes, Apart("executor", "give one of the two")] = 1
     workers: Annotated[int | None, AtLeast(1)] = None
     max_seconds: Annotated[float | None, Above(0.0)] = None
     call_seconds: Annotated[float | None, Above(0.0)] = None

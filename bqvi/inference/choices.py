@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from acquisition.minibatch import Balanced, Features, Reshuffled, Strategy, Uniform
+from bqvi.arguments import instead
 from bqvi.checks import require_above, require_integer
 from bqvi.gradients import Conjugate, Estimator, Memoised, RefinedConjugate, RememberingEstimator
 from bqvi.gradients.conjugate import RefinableModel
@@ -54,6 +55,9 @@ def check_model(model: Model, data: Any, method: str | Estimator, family: str) -
     method : the estimator or its name. family : the name of q's family.
     """
     if isinstance(model, type) or not isinstance(model, _MODELS):
+        of_function = (
+            f"; of a function it is bqvi.models.LogJoint({getattr(model, '__name__', 'f')}, dimension)"
+        )
         if _is_model(data):
             raise TypeError(
                 f"model is a {type(model).__name__} and data a {type(data).__name__}, which is a model: give "
@@ -62,7 +66,7 @@ def check_model(model: Model, data: Any, method: str | Estimator, family: str) -
         raise TypeError(
             f"model is {shown(model)}; it must be a ConjugateModel (GaussianMixture, "
             "MultinomialMixture, ...), a LogJointModel (LogJoint, LogisticRegression, ...) or a "
-            "VariationalAutoencoder"
+            f"VariationalAutoencoder{instead(model) or of_function * callable(model)}"
         )
     if is_amortised(model):
         if family != "full":
@@ -136,7 +140,7 @@ def _estimator(model: Model, method: str | Estimator, named: Method | None, samp
     estimator = named.estimator(samples) if named is not None else method
     if not isinstance(estimator, Estimator) or isinstance(estimator, type):
         raise TypeError(
-            f"method is {shown(method)}; it must be a method's name or an estimator{_made(method)}"
+            f"method is {shown(method)}; it must be a method's name or an estimator{instead(method)}"
         )
     if named is None and samples is not None:
         raise ValueError("samples was given beside an estimator, which has its own; leave it out")
@@ -198,12 +202,15 @@ def _check_steps(estimator: Estimator, geometry: object, schedule: object) -> No
     if not isinstance(geometry, Geometry) or isinstance(geometry, type):
         raise TypeError(
             f"geometry is {shown(geometry)}; it must be one of Natural(), Riemannian(), Euclidean(), "
-            f"TrustRegion(), or have their methods{_made(geometry)}"
+            f"TrustRegion(), or have their methods{instead(geometry)}"
         )
     if not isinstance(schedule, Schedule) or isinstance(schedule, type):
+        constant = (
+            f"; a constant step is bqvi.Constant({schedule})" if isinstance(schedule, float | int) else ""
+        )
         raise TypeError(
             f"schedule is {shown(schedule)}; it must be one of Constant, Exponential, RobbinsMonro, Adam, "
-            f"Cosine, or have their methods{_made(schedule)}"
+            f"Cosine, or have their methods{instead(schedule) or constant}"
         )
     if isinstance(geometry, Natural) and estimator.samples > 0:
         raise ValueError(
@@ -222,11 +229,6 @@ def _check_steps(estimator: Estimator, geometry: object, schedule: object) -> No
             f"schedule is {schedule}; a natural step must not exceed 1, which lands on eta* (coordinate "
             "ascent; the surrogate's optimum): beyond it parameters overshoot, and can leave their domain"
         )
-
-
-def _made(given: object) -> str:
-    """The end of an error message where a class was given in the place of one of its objects."""
-    return f": not the class, but {given.__name__}(...)" if isinstance(given, type) else ""
 
 
 def _balanced(model: object, data: Data, batch: str) -> Strategy | str:
@@ -252,7 +254,8 @@ def _strategy(
     strategy = Uniform(int(minibatch)) if isinstance(minibatch, int | np.integer) else minibatch
     if isinstance(minibatch, bool | type) or not isinstance(strategy, Strategy):
         raise TypeError(
-            f"minibatch is {shown(minibatch)}; it must be a strategy or a size, an integer{_made(minibatch)}"
+            f"minibatch is {shown(minibatch)}; it must be a strategy or a size, an integer"
+            f"{instead(minibatch)}"
         )
     if not 1 <= strategy.size <= n:
         raise ValueError(f"minibatch has size {strategy.size}; it must be between 1 and N = {n}")

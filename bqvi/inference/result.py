@@ -17,6 +17,7 @@ from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.inference import flat
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
 from bqvi.inference.state import LoopProblem, LoopState
+from bqvi.models.data import n_rows
 from bqvi.pareto import PARETO
 from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint, Trace
@@ -120,7 +121,7 @@ class Fit(DoorResult):
             return ()
         return (
             "No step was taken, as one needs more evaluations than the budget has: q is where it began, and "
-            "its ELBO is not known. Raise the budget.",
+            "its ELBO is not known. Raise the budget, which counts rows where the model has data.",
         )
 
     def _of_exceptions(self, memory: Memory) -> list[str]:
@@ -200,7 +201,8 @@ class Fit(DoorResult):
         """Why `converged` is False, sentences; () where it is True."""
         if self.converged:
             return ()
-        ended = f"the run ended by '{self.stopped}', and not because it had settled within a tolerance"
+        unit = " of rows of the data" * (self.stopped == "budget" and n_rows(self.problem.data) > 0)
+        ended = f"the run ended by '{self.stopped}'{unit}, and not because it had settled within a tolerance"
         return self.state.reasons or (ended,)
 
     @property

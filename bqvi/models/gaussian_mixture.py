@@ -21,6 +21,7 @@ from bqvi.models.covariances import COVARIANCES
 from bqvi.models.known_covariance import KnownCovariance
 from bqvi.models.mixing import DirichletWeights, Sticks
 from bqvi.models.normal_components import GaussianComponents
+from gp.suggestions import suggesting
 
 
 def gaussian_components(covariance: str | np.ndarray, **prior: Any) -> KnownCovariance | GaussianComponents:
@@ -51,6 +52,7 @@ def gaussian_components(covariance: str | np.ndarray, **prior: Any) -> KnownCova
 _UNKNOWN = ("prior_mean", "prior_strength", "prior_scale", "prior_dof", "flat")
 
 
+@suggesting
 class GaussianMixture(Mixture):
     """Mixture of Gaussians; data (N, D).
 

@@ -40,10 +40,12 @@ from bqvi.models.document_step import (
 )
 from bqvi.models.settings import CENTRES, TOPIC_STARTS
 from gp.arrays import Array
+from gp.suggestions import suggesting
 
 _LEARNT = ("symmetric", "asymmetric")
 
 
+@suggesting
 class LatentDirichletAllocation:
     """Topics of documents; data are whole counts (N, V), dense or SciPy sparse.
 

@@ -21,6 +21,7 @@ from bqvi.families import Gaussian
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from gp.arrays import Array, is_torch, shown
+from gp.suggestions import suggesting
 
 VALUES_ONLY = (
     "this LogJoint has values only; give it gradient=..., or use a method that needs none: 'bq' or 'score'"
@@ -57,6 +58,7 @@ def is_moving(model: object) -> bool:
     return callable(getattr(model, "at", None))
 
 
+@suggesting
 class LogJoint:
     """A log joint density given as a function; and a function itself, of NumPy arrays or tensors.
 

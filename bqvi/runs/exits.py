@@ -2,7 +2,7 @@
 
 Each of the exceptions has the state with every evaluation that returned, can write it to a file, and may be
 given as ``resume``. Its class derives from the kind of exception that ended the run, which is its
-``__cause__``:
+``__cause__`` (of Ctrl-C at a door its ``__context__``):
 
     an error of the user's function or of the run itself    RunError        a RuntimeError
     Ctrl-C                                                  RunInterrupted  a KeyboardInterrupt

@@ -21,19 +21,6 @@ from gp.embeddings.registry import (
 )
 
 __all__ = [
-    "Formulas",
-    "KernelEmbedding",
-    "Parameters",
-    "UnknownPairError",
-    "anova",
-    "choose",
-    "composite",
-    "embed",
-    "embedding",
-    "empirical",
-    "formulas",
-    "scale_mixture",
-    "separable",
-    "squared_exponential",
-    "tilted",
-]
+    "Formulas", "KernelEmbedding", "Parameters", "UnknownPairError", "anova", "choose", "composite", "embed",
+    "embedding", "empirical", "formulas", "scale_mixture", "separable", "squared_exponential", "tilted",
+]  # fmt: skip

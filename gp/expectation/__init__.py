@@ -14,19 +14,7 @@ from gp.expectation.posterior_expectation import Expectation, expectation, varia
 from gp.expectation.quadratic import Quadratic
 
 __all__ = [
-    "AnovaSum",
-    "AnovaSums",
-    "DiagonalIntegrals",
-    "Expectation",
-    "Integrated",
-    "KernelMeans",
-    "KernelSum",
-    "Quadratic",
-    "expectation",
-    "jacobian_variance",
-    "slope_jacobian",
-    "standard_means",
-    "standard_variance",
-    "value_jacobian",
-    "variance_gradient",
-]
+    "AnovaSum", "AnovaSums", "DiagonalIntegrals", "Expectation", "Integrated", "KernelMeans", "KernelSum",
+    "Quadratic", "expectation", "jacobian_variance", "slope_jacobian", "standard_means", "standard_variance",
+    "value_jacobian", "variance_gradient",
+]  # fmt: skip

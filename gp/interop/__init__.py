@@ -14,9 +14,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from gp import kernels
 from gp.arrays import shown
 from gp.extras import needing
 from gp.kernels.base import Kernel
+from gp.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from gp.interop.botorch_model import PosteriorModel
@@ -144,4 +146,9 @@ def as_kernel(kernel: Any) -> Kernel:
     gpytorch = sys.modules.get("gpytorch")
     if gpytorch is not None and isinstance(kernel, gpytorch.kernels.Kernel):
         return from_gpytorch_kernel(kernel)
-    raise TypeError(f"kernel = {shown(kernel)}: give a kernel, such as those of gp.kernels, or GPyTorch's")
+    if isinstance(kernel, type):
+        raise TypeError(f"kernel = {shown(kernel)}: give one of its kernels, {kernel.__name__}(...)")
+    near = did_you_mean(kernel if isinstance(kernel, str) else type(kernel).__name__, kernels.__all__)
+    raise TypeError(
+        f"kernel = {shown(kernel)}: give a kernel, such as those of gp.kernels, or GPyTorch's{near}"
+    )

@@ -7,16 +7,6 @@ from gp.measures.mixture import GaussianMixture, MixtureParameters
 from gp.measures.uniform import Uniform, UniformParameters
 
 __all__ = [
-    "AffineMap",
-    "Empirical",
-    "EmpiricalParameters",
-    "Gaussian",
-    "GaussianMixture",
-    "GaussianParameters",
-    "Measure",
-    "MixtureParameters",
-    "Seed",
-    "Standardised",
-    "Uniform",
-    "UniformParameters",
-]
+    "AffineMap", "Empirical", "EmpiricalParameters", "Gaussian", "GaussianMixture", "GaussianParameters",
+    "Measure", "MixtureParameters", "Seed", "Standardised", "Uniform", "UniformParameters",
+]  # fmt: skip

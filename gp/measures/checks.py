@@ -113,12 +113,6 @@ def require_cube(u: Array, dimension: int) -> None:
         raise ValueError(f"u has entries in [{host.min():.3g}, {host.max():.3g}]: give [0, 1]")
 
 
-def require_count(n: object, name: str = "n") -> None:
-    """Raise ValueError unless n is an integer of at least 1."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(f"{name} = {n!r}: give an integer of at least 1")
-
-
 def open_interval(u: Array) -> Array:
     """Return u moved off 0 and 1 by the precision of its dtype, so that quantiles are finite."""
     xp = namespace(u)

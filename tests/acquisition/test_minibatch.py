@@ -92,10 +92,10 @@ def test_draws_with_replacement_are_reproducible_and_leave_states_alone():
 @pytest.mark.parametrize(
     ("size", "error", "message"),
     [
-        (0, ValueError, "size is 0; a mini-batch of 4 data must have between 1 and 4"),
+        (0, ValueError, "size is 0; it must be at least 1"),
         (5, ValueError, "size is 5; a mini-batch of 4 data must have between 1 and 4"),
-        (2.0, TypeError, "size is 2.0; a mini-batch size is an integer"),
-        (True, TypeError, "size is True; a mini-batch size is an integer"),
+        (2.0, TypeError, "size is 2.0; it must be an integer of at least 1: give 2"),
+        (True, TypeError, "size is True; it must be an integer of at least 1"),
     ],
 )
 def test_bad_sizes_are_named(kind, size, error, message):

@@ -156,7 +156,7 @@ def test_the_median_distance_scales_and_ignores_copies():
     [
         (lambda: Features.of(X, Matern32(0.0)), ValueError, "lengthscale"),
         (lambda: Features.of(X, "matern"), TypeError, "kernel is 'matern'"),
-        (lambda: Features.of(X, rank=0), ValueError, "rank = 0"),
+        (lambda: Features.of(X, rank=0), ValueError, "rank is 0; it must be at least 1"),
         (lambda: Features.of(X[:, 0]), ValueError, r"x is a .*\(60,\)"),
         (lambda: Features.of([["a"]]), TypeError, "x cannot be read as an array of real numbers"),
         (lambda: Features.of(np.array([[1.0], [np.nan]])), ValueError, r"x\[1, 0\] is nan"),

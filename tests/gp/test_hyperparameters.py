@@ -535,7 +535,7 @@ def test_copies_can_be_merged():
     slopes = [gp.Values(again[0]), gp.Gradients(x[:4])]
     with_slopes = gp.fit(slopes, [again[1], np.zeros((4, 2))], copies="merge", n_starts=1)
     assert len(with_slopes.y) == 45 + 8
-    with pytest.raises(ValueError, match="copies = 'drop': give 'count' or 'merge'"):
+    with pytest.raises(ValueError, match="copies is 'drop'; it must be one of count, merge"):
         gp.fit(*again, copies="drop")
 
 

@@ -218,7 +218,7 @@ BAD = {
     "points is a": lambda: Empirical(np.zeros(3)),
     r"give shape \(N, D\)": lambda: Empirical(np.zeros((0, 2))),
     "u has entries": lambda: Uniform([0.0], [1.0]).from_unit_cube(np.array([[1.5]])),
-    "n = 0": lambda: Uniform([0.0], [1.0]).sample(0, 0),
+    "n is 0; it must be at least 1": lambda: Uniform([0.0], [1.0]).sample(0, 0),
     "covariance of points is not positive": lambda: Empirical(np.ones((3, 2))).standardise(),
     "u is a": lambda: MEASURES["gaussian"].from_unit_cube(np.zeros((4, 3))),
     "x is a": lambda: MEASURES["gaussian"].log_density(np.zeros(2)),

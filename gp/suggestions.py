@@ -1,0 +1,100 @@
+"""What an unknown name may mean: a name here that is like it, or what other packages call by that name."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+_C = TypeVar("_C", bound=Callable[..., Any])
+
+_ELSEWHERE = {
+    "lower": "lb lower_bound lower_bounds bounds",
+    "upper": "ub upper_bound upper_bounds bounds",
+    "plausible_lower": "plb plausible_bounds",
+    "plausible_upper": "pub plausible_bounds",
+    "start": "x0 init initvals theta0",
+    "start_from": "x0 init initvals guide",
+    "starts": "n_init n_restarts restarts",
+    "n_starts": "n_init n_restarts restarts",
+    "gradient": "grad jac",
+    "noise_sd": "noise noise_std sigma yerr",
+    "particles": "nlive n_live live_points n_particles",
+    "samples": "n_samples num_samples num_particles",
+    "steps": "max_iter maxiter n_steps num_steps n_iter n_epochs epochs",
+    "budget": "maxeval max_evals max_evaluations max_fun_evals maxfev maxcall n_evaluations nlive max_iter "
+    "maxiter n_steps n_samples num_samples draws n_epochs epochs",
+    "minibatch": "batch_size minibatch_size",
+    "schedule=bqvi.Adam(0.01)": "lr learning_rate optimizer step_size obj_optimizer",
+    "tolerance": "tol atol dlogz precision_criterion",
+    "seed": "random_state random_seed rng rng_key",
+    "progress": "verbose progressbar show_progress print_progress",
+    "executor": "pool client",
+    "n_jobs": "cores n_workers num_workers queue_size",
+    "vectorised": "vectorize vectorized",
+    "dimension": "dim ndim n_dim",
+    "covariance": "covariance_type",
+    "mean-field": "diagonal mean_field meanfield",
+    "SquaredExponential": "rbf se gaussian expquad squared_exponential",
+    "truths are of plots: found.posterior.plot(truth=...)": "truths",
+    "each option is an argument of its own, such as budget or seed": "options options_path",
+    "VBMC has a function of its own: bqvi.vbmc(log_joint, ...)": "vbmc",
+    "it has a function of its own: bqvi.evidence_bounds(log_joint, proposal)": "smc ais",
+    "that is method 'pathwise' with family='mean-field'": "advi",
+    "that is family='point', by 'cavi' (EM) or 'pathwise'": "em map mle",
+}
+"""Names here, or a sentence, for names elsewhere; the error suggests those that are possible there."""
+
+
+def meant(name: str, options: Iterable[str], most: int = 1) -> list[str]:
+    """The ``options`` that ``name`` may mean, ``most`` of them where it is only like them; or a sentence."""
+    known = list(options)
+    here = [one for one, others in _ELSEWHERE.items() if name.lower() in others.split()]
+    return (
+        [one for one in here if one.partition("=")[0] in known]
+        or difflib.get_close_matches(name, known, most)
+        or [one for one in here if one.count(" ") > 1]
+    )
+
+
+def did_you_mean(name: object, options: Iterable[str]) -> str:
+    """The end of a message about an unknown name; "" where nothing is like it."""
+    near = meant(str(name), options, most=3)
+    if near and " " in near[0]:
+        return f"; {near[0]}"
+    return f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def require_known(callee: str, given: Iterable[str], known: Sequence[str], ways: Sequence[str] = ()) -> None:
+    """TypeError where a keyword is no argument; it suggests one, or lists all.
+
+    Parameters
+    ----------
+    callee : what is called. given : the keywords. known : its arguments. ways : the arguments of its ``run``.
+    """
+    for name in given:
+        if name not in known:
+            near = [name] if name in ways else meant(name, (*known, *ways))
+            near = [f"run=bqvi.Run({other}=...)" if other in ways else other for other in near]
+            takes = f"it takes {' and '.join(near)}" if near else f"its arguments are {', '.join(known)}"
+            raise TypeError(
+                f"{name} is no argument of {callee}; {near[0] if ' ' in ''.join(near) else takes}"
+            )
+
+
+def suggesting(called: _C) -> _C:
+    """A function, or a class, whose error about an unknown keyword suggests an argument."""
+    function: Any = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
+    known = tuple(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def found(*args: Any, **kwargs: Any) -> Any:
+        require_known(called.__name__, kwargs, known)
+        return function(*args, **kwargs)
+
+    if isinstance(called, type):
+        called.__init__ = found  # type: ignore[misc]
+        return called
+    return found  # type: ignore[return-value]

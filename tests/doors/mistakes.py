@@ -1,0 +1,184 @@
+"""Mistakes of users of this and of other packages, and the words by which the message names the remedy.
+
+A row is a name, a call, and words that all stand in the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.stats
+import torch
+
+import bqvi
+import bqvi.sklearn
+import gp
+from bqvi.models import (
+    GaussianMixture,
+    LogisticRegression,
+    LogJoint,
+)
+from experiments.harness import registry
+from gp.measures import Gaussian
+
+RNG = np.random.default_rng(0)
+ROWS = RNG.standard_normal((40, 2))
+BOX = {"plausible_lower": [-1.0, -1.0], "plausible_upper": [1.0, 1.0]}
+NEAR = Gaussian(np.zeros(2), np.eye(2))
+
+
+def log_joint(theta):
+    return -0.5 * float(theta @ theta)
+
+
+def integrand(x):
+    return np.exp(-0.5 * (x**2).sum(axis=1))
+
+
+def of_single_tensors(theta):
+    return -0.5 * (torch.zeros(2, dtype=torch.float32) @ theta)
+
+
+def of_many(theta):
+    return -0.5 * (theta**2).sum(axis=1)
+
+
+def never(*_):
+    raise AssertionError("the function has been called")
+
+
+class Model:
+    """As PyMC's."""
+
+    __module__ = "pymc.model.core"
+
+
+def vbmc(*args: Any, **given: Any) -> Callable[[], Any]:
+    return lambda: bqvi.vbmc(*(args or (never,)), **(BOX | {"budget": 10} if len(args) < 2 else {}) | given)
+
+
+def integrate(*args: Any, **given: Any) -> Callable[[], Any]:
+    return lambda: bqvi.integrate(*(args or (never, NEAR)), **given)
+
+
+def fit(*args: Any, **given: Any) -> Callable[[], Any]:
+    model = LogJoint(never, 2, vectorised=False, gradient=None)
+    return lambda: bqvi.fit(*(args or (model,)), **({} if args else {"method": "bq"}) | given)
+
+
+def bounds(*args: Any, **given: Any) -> Callable[[], Any]:
+    return lambda: bqvi.evidence_bounds(*(args or (never, NEAR)), **given)
+
+
+def model(*args: Any, **given: Any) -> Callable[[], Any]:
+    return lambda: GaussianMixture(*args, **given)
+
+
+Row = tuple[str, Callable[[], Any], tuple[str, ...]]
+
+KEYWORDS: list[Row] = [
+    ("LB", vbmc(LB=[-1.0, -1.0]), ("LB is no argument of vbmc", "it takes lower")),
+    ("UB", vbmc(UB=[1.0, 1.0]), ("UB is no argument of vbmc", "it takes upper")),
+    ("PLB", vbmc(PLB=[-1.0, -1.0]), ("PLB", "it takes plausible_lower")),
+    ("PUB", vbmc(PUB=[1.0, 1.0]), ("PUB", "it takes plausible_upper")),
+    ("lower_bounds", vbmc(lower_bounds=-1.0), ("lower_bounds", "it takes lower")),
+    ("upper_bounds", vbmc(upper_bounds=1.0), ("upper_bounds", "it takes upper")),
+    ("bounds", vbmc(bounds=[(-1, 1)]), ("bounds", "it takes lower and upper")),
+    ("x0", vbmc(x0=[0.0, 0.0]), ("x0", "it takes start")),
+    ("x0 of fit", fit(x0=[0.0, 0.0]), ("x0", "it takes start_from")),
+    ("nlive", bounds(nlive=400), ("nlive", "it takes particles")),
+    ("nlive of vbmc", vbmc(nlive=400), ("nlive", "it takes budget")),
+    ("maxeval", vbmc(maxeval=100), ("maxeval", "it takes budget")),
+    ("maxcall", integrate(maxcall=100), ("maxcall", "it takes budget")),
+    ("max_fun_evals", vbmc(max_fun_evals=100), ("max_fun_evals", "it takes budget")),
+    ("options", vbmc(options={"max_fun_evals": 100}), ("options", "an argument of its own", "budget")),
+    ("learning_rate", fit(learning_rate=0.01), ("learning_rate", "schedule=bqvi.Adam(")),
+    ("lr", fit(lr=0.01), ("lr", "schedule=bqvi.Adam(")),
+    ("optimizer", fit(optimizer="adam"), ("optimizer", "schedule=bqvi.Adam(")),
+    ("truths", vbmc(truths=[0.0, 0.0]), ("truths", "plot")),
+    ("n_epochs", fit(n_epochs=5), ("n_epochs", "it takes steps and budget")),
+    ("batch_size", fit(batch_size=50), ("batch_size", "it takes minibatch")),
+    ("random_state", fit(random_state=0), ("random_state", "it takes seed")),
+    ("random_seed", vbmc(random_seed=0), ("random_seed", "it takes seed")),
+    (
+        "a keyword that is misspelt",
+        vbmc(plausible_lowre=0.0),
+        ("plausible_lowre", "it takes plausible_lower"),
+    ),
+    ("a keyword of a run", vbmc(n_jobs=2), ("n_jobs", "run=bqvi.Run(n_jobs=...)")),
+    ("a keyword of a run, misspelt", lambda: bqvi.Run(chekpoint="f"), ("chekpoint", "checkpoint")),
+    ("pool", vbmc(pool=None), ("pool", "run=bqvi.Run(executor=...)")),
+    ("covariance_type", model(2, covariance_type="full"), ("covariance_type", "covariance")),
+    ("a keyword of LogJoint", lambda: LogJoint(never, 2, vectorized=True), ("vectorized", "vectorised")),
+    ("dim of LogJoint", lambda: LogJoint(never, dim=2), ("dim", "dimension")),
+    ("a keyword of gp.fit", lambda: gp.fit(ROWS, ROWS[:, 0], kernal=None), ("kernal", "kernel")),
+    ("n_restarts of gp.fit", lambda: gp.fit(ROWS, ROWS[:, 0], n_restarts=3), ("n_restarts", "n_starts")),
+]
+
+VALUES: list[Row] = [
+    ("fit by vbmc", fit(method="vbmc"), ("method is 'vbmc'", "bqvi.vbmc(")),
+    ("fit by vi", fit(method="pathwice"), ("Did you mean 'pathwise'",)),
+    ("integrate by an unknown method", integrate(method="wsabi"), ("Did you mean", "wsabi")),
+    ("an acquisition of another name", vbmc(acquisition="imiqrr"), ("Did you mean 'imiqr'",)),
+    ("a family of another name", fit(family="mean_field"), ("Did you mean 'mean-field'",)),
+    ("a float schedule", fit(schedule=0.1), ("schedule is 0.1", "bqvi.Constant(0.1)")),
+    ("n_jobs=-1", lambda: bqvi.Run(n_jobs=-1), ("n_jobs is -1", "os.cpu_count()")),
+    ("budget=1e2 of vbmc", vbmc(budget=1e2), ("budget is 100.0", "give 100")),
+    ("budget=1e2 of integrate", integrate(budget=1e2), ("budget is 100.0", "give 100")),
+    ("budget=1e2 of fit", fit(budget=1e2), ("budget is 100.0", "give 100")),
+    (
+        "a budget in rows",
+        lambda: bqvi.fit(LogisticRegression(2), (ROWS, ROWS[:, 0] > 0), method="pathwise", budget=100),
+        ("budget", "row"),
+    ),
+    (
+        "positional arguments of PyVBMC",
+        lambda: bqvi.vbmc(never, [0.0, 0.0], [-9.0, -9.0], [9.0, 9.0], [-1.0, -1.0], [1.0, 1.0]),
+        ("PyVBMC", "lower=", "plausible_upper=", "start="),
+    ),
+    (
+        "a kernel by name",
+        lambda: gp.fit(ROWS, ROWS[:, 0], kernel="rbf"),
+        ("gp.kernels", "SquaredExponential"),
+    ),
+    ("a kernel as a class", lambda: gp.fit(ROWS, ROWS[:, 0], kernel=gp.kernels.Matern52), ("Matern52", "(")),
+    ("an experiment, misspelt", lambda: registry.check("vi-method"), ("did you mean vi-methods",)),
+    ("a name of the package, misspelt", lambda: bqvi.vmbc, ("vbmc",)),
+    ("a model, misspelt", lambda: bqvi.models.GaussianMixtur, ("GaussianMixture",)),
+]
+
+FUNCTIONS: list[Row] = [
+    ("a PyMC model in vbmc", vbmc(Model()), ("bqvi.adapters.from_pymc",)),
+    ("a PyMC model in fit", fit(Model(), method="bq"), ("bqvi.adapters.from_pymc",)),
+    ("a PyMC model in integrate", integrate(Model()), ("bqvi.adapters.from_pymc",)),
+    ("a frozen distribution in vbmc", vbmc(scipy.stats.multivariate_normal([0.0, 0.0])), (".logpdf",)),
+    ("a frozen distribution in fit", fit(scipy.stats.norm(0.0, 1.0), method="bq"), (".logpdf",)),
+    ("a frozen distribution as an integrand", integrate(scipy.stats.norm(0.0, 1.0), NEAR), (".pdf",)),
+    (
+        "a frozen distribution as a measure",
+        integrate(integrand, scipy.stats.norm(0.0, 1.0)),
+        ("gp.measures, as Gaussian(mean, covariance) is",),
+    ),
+    ("a distribution of torch", vbmc(torch.distributions.Normal(0.0, 1.0)), (".log_prob",)),
+    ("a function in fit", fit(log_joint, method="bq"), ("bqvi.models.LogJoint(",)),
+    ("data and model in the other order", fit(ROWS, GaussianMixture(2, "full")), ("fit(model, data)",)),
+    ("a model as a class", fit(GaussianMixture, ROWS), ("GaussianMixture(",)),
+    ("a vectorised function in vbmc", vbmc(of_many), ("one point", "(P,)")),
+    ("a function of one point in integrate", integrate(log_joint, NEAR), ("vectorised=False",)),
+    (
+        "float32 in a log joint of torch",
+        vbmc(of_single_tensors, gradient="autodiff"),
+        ("float32", "torch.float64"),
+    ),
+    (
+        "a density in the place of its logarithm",
+        vbmc(lambda t: float(np.exp(-0.5 * t @ t)), budget=20),
+        ("log",),
+    ),
+    ("a function that returns None", vbmc(lambda t: None), ("None", "return")),
+    ("one point to a process", lambda: gp.fit(ROWS, ROWS[:, 0]).predict(ROWS[0]), ("x[None, :]",)),
+]
+
+MISTAKES = KEYWORDS + VALUES + FUNCTIONS
