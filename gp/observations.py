@@ -234,10 +234,6 @@ def _concatenated(parts: Sequence[Array], axis: int) -> Array:
     return parts[0] if len(parts) == 1 else namespace(*parts).concat(list(parts), axis=axis)
 
 
-def _values_values(kernel: Kernel, a: Values, b: Values) -> Array:
-    return kernel(a.x, b.x)
-
-
 def _values_gradients(kernel: Kernel, a: Values, b: Gradients) -> Array:
     k_y = b.take(differentiable(kernel).derivatives(a.x, b.x).k_y, 2)
     return k_y.reshape((len(a), len(b)))
@@ -248,6 +244,6 @@ def _gradients_gradients(kernel: Kernel, a: Gradients, b: Gradients) -> Array:
     return k_xy.reshape((len(a), len(b)))
 
 
-register_covariance(Values, Values, _values_values)
+register_covariance(Values, Values, lambda kernel, a, b: kernel(a.x, b.x))
 register_covariance(Values, Gradients, _values_gradients)
 register_covariance(Gradients, Gradients, _gradients_gradients)

@@ -249,6 +249,20 @@ def test_a_stream_ends_near_the_batch_fit():
     assert stream.score(x) == pytest.approx(whole.score(x), abs=0.01)
 
 
+@pytest.mark.parametrize("estimator", [BayesianGaussianMixture, GaussianMixture])
+def test_a_stream_of_clusters_far_apart_is_the_fit_to_all_of_it(estimator):
+    """Responsibilities are 0 and 1 at each step, so that the sums of statistics are those of all rows."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(600, 2)) + 12.0 * np.eye(3)[rng.integers(0, 3, 600), :2]
+    stream = estimator(3, random_state=0)
+    for batch in np.split(x, 20):
+        stream.partial_fit(batch)
+    family = "point" if estimator is GaussianMixture else "full"
+    whole = bqvi.fit(stream.model_, x, "cavi", start_from=stream.posterior_, family=family)
+    for a, b in zip(whole.q.natural, stream.posterior_.natural, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-8)
+
+
 @pytest.mark.parametrize("seed", [21, 22, 23])
 def test_a_stream_of_pairs_begins_at_the_first_of_them_together(seed):
     """Two clusters eight standard deviations apart: as one component their score is .9 nats lower."""

@@ -293,7 +293,7 @@ class VariationalAutoencoder:
         """The decoder's output (L, S, ...) at z (L, S, latent)."""
         flat = z.flatten(0, 1)
         theta = self.decoder_posterior(q)
-        if self._random is None or _is_drawn(theta):
+        if self._random is None or all(isinstance(part, Point) for part in theta.values()):
             output = self._decoder({name: part.mean for name, part in theta.items()}, flat)
         else:
             output = self._random(theta, flat, rng)
@@ -325,10 +325,6 @@ def _factors(q: Product, network: str) -> dict[str, Any]:
 def _places(q: Product, network: str) -> Mapping[str, Tensor]:
     """The means of a network's parameters, by name."""
     return {name: part.mean for name, part in _factors(q, network).items()}
-
-
-def _is_drawn(theta: Mapping[str, Any]) -> bool:
-    return all(isinstance(part, Point) for part in theta.values())
 
 
 def _drawn(q: Product, theta: Mapping[str, Any], rng: np.random.Generator) -> Product:

@@ -3,8 +3,9 @@
 ``lower_bound_`` is the bound with all its constants, in nats for all the data (for `GaussianMixture` ln p(X,
 theta)), so that numbers of components, shapes of covariance and models can be compared by it.
 
-``partial_fit`` takes a natural-gradient step on each batch: stochastic variational inference, or, for a point
-estimate, the online EM of Cappe and Moulines (2009).
+``partial_fit`` adds the statistics of a batch to those before (Broderick et al. 2013). For ``total_samples``,
+or a learnt concentration, it takes a natural-gradient step on it: stochastic variational inference, or, for a
+point estimate, the online EM of Cappe and Moulines (2009).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from bqvi.sklearn.shared import (
     natural_step,
     require_enough,
     require_settings,
+    summed_step,
     sums_with,
     warn_empty,
 )
@@ -54,12 +56,10 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
     _model: ClassVar[Callable[..., Mixture]]
     """The model of an estimator, a function of the estimator and the number of rows."""
 
-    def _weighted(
-        self, X: Any, sample_weight: ArrayLike | None, reset: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _weighted(self, X: Any, weights: ArrayLike | None, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         require_settings(self)
-        return X, _check_sample_weight(sample_weight, X, dtype=np.float64)
+        return X, _check_sample_weight(weights, X, dtype=np.float64)
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to X (N, D)."""
@@ -67,14 +67,16 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
         model: Any = Weighted(self._model(len(data[0])), "sample_weight")
         found = self._fitted(model, data, method="cavi", family=self._family, record=1)
         first, left = found, self.max_iter - found.state.iteration
-        if left > 0 and self._merges(found):
+        # A shared covariance is updated from complete rows only.
+        incomplete = self.covariance_type == "tied" and found.problem.model.model.incomplete
+        if left > 0 and getattr(self, "merge", False) and not incomplete:
             model = found.problem.model
             begin = {"start_from": merged(model.model, found.q, *data), "steps": left, "starts": 1, "seed": 0}
             found = self._fitted(model, data, method="cavi", family=self._family, record=1, **begin)
         return self._conclude(*([first] if found is first else [first, found]), rows=float(data[1].sum()))
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Take a natural-gradient step on the rows X (S, D), a sample of ``total_samples`` rows."""
+        """Add the rows X (S, D); or take a natural-gradient step on them as a sample of ``total_samples``."""
         before: StreamState | None = getattr(self, "_seen", None)
         first = [] if before is None else before.first
         data = self._weighted(X, sample_weight, reset=before is None)
@@ -90,15 +92,12 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
         # This batch may be the first with missing values.
         seen = replace(self._seen, model=self._seen.model.for_data(data[0]))
         rows, weights = Weighted(seen.model, "sample_weight").check(data)
-        stepped = natural_step(seen, rows, weights, self.total_samples)
+        learnt = any(np.any(part) for part in seen.model.local_step(seen.q, rows, 0.0 * weights).statistics)
+        step = natural_step if self.total_samples or learnt else summed_step
+        stepped = step(seen, rows, weights, self.total_samples)
         self._keep(replace(stepped, steps=len(first) or stepped.steps, sums=sums))
         warn_empty(stepped.model.expected_weights(stepped.q), stepped.rows)
         return self
-
-    def _merges(self, found: Any) -> bool:
-        # A shared covariance is updated from complete rows only.
-        incomplete = self.covariance_type == "tied" and found.problem.model.model.incomplete
-        return getattr(self, "merge", False) and not incomplete
 
     def _keep(self, seen: StreamState) -> None:
         super()._keep(seen)
@@ -156,7 +155,7 @@ class GaussianMixture(_Mixture):
     max_iter, tol : the largest number of iterations; the change of the bound, in nats, that ends them
     n_init : the number of starts, of which the best is kept
     init_params : 'k-means++' or 'random'
-    total_samples : the total number of rows, for ``partial_fit``; default those of all calls so far
+    total_samples : the number of rows that batches of ``partial_fit`` are samples of; default: they are all
     random_state : an integer or a generator; None for different numbers in each call. NumPy's global
         generator is not used
     verbose : whether ``fit`` shows iterations and the bound on a line

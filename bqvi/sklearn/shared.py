@@ -203,6 +203,13 @@ def sums_with(before: Any, rows: np.ndarray) -> np.ndarray:
     return after
 
 
+def summed_step(seen: StreamState, rows: Any, weights: np.ndarray, _: float | None) -> StreamState:
+    """The state whose statistics are those before and those of ``rows``, with ``weights`` (S,), at its q."""
+    local, count = seen.model.local_step(seen.q, rows, weights), seen.rows + float(weights.sum())
+    moved = add(seen.q.natural, local.statistics) if seen.rows else update_target(seen.model, local)
+    return replace(seen, q=seen.q.from_natural(moved), steps=seen.steps + 1, rows=count)
+
+
 def natural_step(seen: StreamState, rows: Any, weights: np.ndarray, total: float | None) -> StreamState:
     """The state after a natural-gradient step on ``rows`` with ``weights`` (S,), a sample of ``total`` rows.
 

@@ -39,6 +39,9 @@ def test_covariances_beside_near_copies_are_positive_and_not_too_small(name, gap
     exact = exact_covariance(x, at, profile)
     assert np.linalg.eigvalsh(covariance).min() > -1e-13  # rounding of the sum itself
     assert np.all(covariance.diagonal() > 0.999 * exact.diagonal())
+    # rounding hides at most the slope of a pair: what is left is a point alone
+    alone = exact_covariance(x[::2], at, profile).diagonal()
+    assert np.all(covariance.diagonal() < 1.001 * alone)
     np.testing.assert_allclose(posterior.variance(at[:, None]), covariance.diagonal(), atol=1e-14)
     other = posterior.covariance(at[:, None], at[:7, None])
     np.testing.assert_allclose(other, covariance[:, :7], atol=1e-13)
