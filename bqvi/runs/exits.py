@@ -117,8 +117,8 @@ def _kept(error: BaseException, checkpoint: Checkpoint, status: RunStatus, writt
     if written is not None:
         return f"; what was reached is in {written}: resume={str(written)!r} goes on from there"
     return (
-        "; this exception has what was reached: pass it as resume to go on, or write it to a file with its "
-        "save(path), for resume=path"
+        "; this exception has what was reached: pass it as resume to go on, or write it with its save(path), "
+        "for resume=path, as a run with bqvi.Run(checkpoint=path) does by itself"
     )
 
 
