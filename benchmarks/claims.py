@@ -81,9 +81,11 @@ def moments_error(moments: np.ndarray | None, posterior: Any) -> float:
 def fit(posed: Posed, seed: int, gradients: bool) -> Record:
     """By Bayesian quadrature: the claim is the ELBO of the q returned, beside it stands the log evidence."""
     how: Any = {"gradient": "autodiff" if gradients else None}
-    model = bqvi.models.LogJoint(posed.log_joint if gradients else posed.numpy, posed.dimension, **how)
+    model = bqvi.models.LogJoint(
+        posed.log_joint if gradients else posed.numpy, posed.dimension, **how, **_bounds(posed)
+    )
     n = budget(posed) // (2 if gradients else 1)
-    found = bqvi.fit(model, method="bq", **_bounds(posed), budget=n, seed=seed)
+    found = bqvi.fit(model, method="bq", budget=n, seed=seed)
     mean, sd = elbo(posed, found)
     record = _claim(
         float(found.elbo), math.hypot(float(found.elbo_sd or 0), sd), mean, found.converged, found

@@ -116,7 +116,8 @@ def _bq(
     posed = target()
     function = Points(_of_arrays(posed.log_density) if values else posed.log_density)
     kind: dict[str, Any] = {"gradient": None} if values else {}
-    model = LogJoint(function, posed.dimension, **kind)
+    box = {name: how.pop(name) for name in ("plausible_lower", "plausible_upper") if name in how}
+    model = LogJoint(function, posed.dimension, **kind, **box)
     origin: dict[str, Any] = {"start_from": posed.start()} if start else {}
     run = bqvi.fit(model, method="bq", **origin, **how, budget=budget, seed=1)
     answer = _digest(run.q.mean, run.q.covariance, run.log_evidence, run.log_evidence_sd)

@@ -77,6 +77,7 @@ class Forbidden(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Forbidden())
 import numpy as np
+import scipy.stats
 import bqvi, gp
 
 ones, standard = np.ones(2), gp.measures.Gaussian([0.0, 0.0], np.eye(2))
@@ -100,11 +101,12 @@ assert "torch" not in sys.modules
 NUMPY_CALLS = {
     "vbmc": "bqvi.vbmc(f, plausible_lower=-ones, plausible_upper=ones, budget=20)",
     "vbmc-gradient": "bqvi.vbmc(f, gradient=slope, plausible_lower=-ones, plausible_upper=ones, budget=12)",
+    "prior": "bqvi.vbmc(log_likelihood=f, prior=scipy.stats.norm([0, 0], [1, 1]), budget=12)",
     "integrate": "bqvi.integrate(lambda x: np.exp(rows(x)), standard, budget=20, seed=0)",
     "integrate-log": "bqvi.integrate(rows, standard, log=True, budget=20, seed=0)",
     "gp.fit": "gp.fit(np.linspace(0.0, 1.0, 9)[:, None], np.arange(9.0) ** 2)",
     "gp.fit-evidence": "gp.fit(np.linspace(0.0, 1.0, 9)[:, None], np.arange(9.0) ** 2, method='evidence')",
-    "bq": "bqvi.fit(bqvi.adapters.from_function(f, 2, gradient=slope), method='bq', budget=20, seed=0)",
+    "bq": "bqvi.fit(bqvi.adapters.TargetModel(f, 2, lambda x: (f(x), -x)), method='bq', budget=20, seed=0)",
     "bq-log-joint": "bqvi.fit(bqvi.models.LogJoint(rows, 2, gradient=None), method='bq', budget=20, seed=0)",
     "evidence_bounds": "bqvi.evidence_bounds(rows, standard, gradient=slope, budget=2000, seed=0)",
     "cavi": "bqvi.fit(bqvi.models.GaussianMixture(2, covariance='full'), random, steps=1).q",
@@ -119,7 +121,7 @@ def test_numpy_functions_need_no_torch(tmp_path, name):
 
 
 NEEDS_TORCH = {
-    "score": "bqvi.fit(bqvi.adapters.from_function(f, 2), method='score', budget=20, seed=0)",
+    "score": "bqvi.fit(bqvi.adapters.TargetModel(f, 2), method='score', budget=20, seed=0)",
     "autodiff": "bqvi.vbmc(f, gradient='autodiff', plausible_lower=-ones, plausible_upper=ones)",
     "class": "bqvi.models.VariationalAutoencoder",
     "rows": "bqvi.fit(bqvi.models.LogisticRegression(1), (np.ones((2, 1)), np.arange(2.0)), method='bq')",

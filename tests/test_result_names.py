@@ -115,7 +115,7 @@ def test_every_result_counts_its_failures():
     box = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
     normal = Gaussian(np.zeros(2), np.eye(2))
     doors = {
-        "fit": lambda: bqvi.fit(LogJoint(counted, 2, gradient=None), method="bq", budget=40, **box),
+        "fit": lambda: bqvi.fit(LogJoint(counted, 2, gradient=None, **box), method="bq", budget=40),
         "vbmc": lambda: bqvi.vbmc(counted, budget=40, **box),
         "bq": lambda: bqvi.integrate(
             lambda x: np.exp(counted(x)), normal, 40, run=bqvi.Run(errors="numerical")
@@ -183,7 +183,7 @@ def test_the_evaluations_of_a_fit_are_in_the_users_units_and_serve_another_door(
 
     bounds = {"lower": [0.0, -np.inf], "upper": [np.inf, np.inf]}
     box = {**bounds, "plausible_lower": [1.0, -1.0], "plausible_upper": [5.0, 1.0]}
-    found = bqvi.fit(LogJoint(skewed, 2, gradient=None), method="bq", budget=40, **box)
+    found = bqvi.fit(LogJoint(skewed, 2, gradient=None, **box), method="bq", budget=40)
     np.testing.assert_allclose(found.values, skewed(found.theta), rtol=1e-12, atol=1e-12)
     assert len(found.theta) == found.n_evaluations
     known, n = (found.theta, found.values), found.n_evaluations

@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[1]
 CORE = ("calls", "runs", "posterior", "variational_bmc", "quadrature", "inference", "gradients")
 """What all doors use, and the engines."""
 CAPS = {
-    "lines of bqvi, gp and acquisition": 63_024,
-    "lines of the core of bqvi": 29_647,
-    "constants": 351,
+    "lines of bqvi, gp and acquisition": 62_970,
+    "lines of the core of bqvi": 29_361,
+    "constants": 346,
     "arguments of vbmc": 21,
     "arguments of integrate": 20,
-    "arguments of fit": 28,
+    "arguments of fit": 20,
     "arguments of evidence_bounds": 16,
 }
 
@@ -48,7 +48,7 @@ def sizes() -> dict[str, int]:
     doors = (bqvi.vbmc, bqvi.integrate, bqvi.fit, bqvi.evidence_bounds)
     return {
         "lines of bqvi, gp and acquisition": _lines("bqvi", "gp", "acquisition"),
-        "lines of the core of bqvi": 29_647,
+        "lines of the core of bqvi": _lines(*(f"bqvi/{name}" for name in CORE)),
         "constants": _constants(),
         **{f"arguments of {door.__name__}": len(inspect.signature(door).parameters) for door in doors},
     }

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.adapters.variables import PRIOR_DRAWS, Compiled, VectorLayout, box_of_draws, start_within
+from bqvi.adapters.variables import PRIOR_DRAWS, Compiled, box_of_draws, start_within
+from bqvi.calls.parameters import VectorLayout
 from bqvi.calls.target_model import TargetModel
 from gp.extras import needing
 
@@ -43,7 +44,7 @@ def from_numpyro(
     plausible_lower, plausible_upper : the ends of the plausible box, (P,) or a number, unconstrained; by
         default the central 95 % of draws from the prior, or 2 to either side of ``start`` where the prior
         cannot be drawn from. Where they are not given, `bqvi.vbmc` begins 2 to either side of ``start``, and
-        `bqvi.fit` with 'bq' and `bqvi.integrate` search for a box.
+        `bqvi.fit` with 'bq' searches for a box; `bqvi.integrate` asks for a measure.
     coords : dimension -> labels, which NumPyro does not have. dims : variable -> names of its dimensions; by
         default the plates that contain it.
     seed : the seed of the draws from the prior.

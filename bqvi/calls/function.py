@@ -10,6 +10,7 @@ import numpy as np
 
 from bqvi.arguments import Such, instead
 from bqvi.calls.bounds import names_of
+from bqvi.calls.parameters import by_name
 from bqvi.checks import require_above, require_boolean
 from gp.arrays import Array, as_like, is_torch, shown
 
@@ -97,7 +98,7 @@ class GradientWithValue:
 
     both: Callable[[Array], Array]
 
-    def __call__(self, theta: Array) -> Any:
+    def __call__(self, theta: Array, /) -> Any:
         """The gradient alone."""
         return self.both(theta)[1]
 
@@ -125,7 +126,7 @@ class Function:
         or of torch with "autodiff".
     range : the values that may be returned.
     errors : "raise", "infeasible" or "numerical": see :mod:`bqvi.calls.faults`.
-    names : the names of the P parameters, for messages.
+    names : the names of the P parameters, for messages and for functions that take them as arguments.
     model : the `bqvi.calls.TargetModel` whose log joint this is; None if there is none.
     """
 
@@ -142,6 +143,8 @@ class Function:
     model: TargetModel | None = None
 
     def __post_init__(self) -> None:
+        for name in ("value", "gradient", "noise_sd"):
+            object.__setattr__(self, name, by_name(getattr(self, name), self.names))
         value: object = self.value
         if not callable(value):
             name = self.range.title.replace(" ", "_")

@@ -68,40 +68,17 @@ class GradientCheckSettings:
 
 
 @dataclass(frozen=True)
-class PlausibleSearch:
-    """Settings of the search, chosen on Gaussians (scales 1 to 1000, correlated) and funnels, D = 2 to 6.
+class LaplaceSearchSettings:
+    """Settings of the search for Laplace's Gaussian (:mod:`laplace_search`)."""
 
-    Attributes
-    ----------
-    half_width : half the width of the box, in standard deviations of Laplace's Gaussian.
-    gain : the nats that a climb with gradients has to gain in its latest steps to continue.
-    past_overshoots : whether a climb with gradients continues after a point that gains little. It need not
-        where q is optimised afterwards, as a mode need not be a typical point. The measure of quadrature is
-        not optimised, and its climb continues (:data:`AT_THE_MODE`). So does one from a Gaussian q
-        (:data:`FROM_Q`), where a larger gain ends it before it leaves the typical points.
-    sds : the step of a curvature, in standard deviations along the axis. Over one the log joint falls by half
-        a nat, and from values alone a shorter one loses digits; with gradients a shorter one leaves out less
-        of the curvature's change on the way, and its first length is by the curvature of the climb.
-    boxes : the half widths of the boxes in which as many points as before are evaluated while all have
-        failed.
-    explores : whether Sobol points beside the start are evaluated where it is finite.
-    of_budget : the share of the budget that a search may use. each : the search uses at most this number of
-        evaluations times D + 2.
-    """
-
-    half_width: float = 2.5
     gain: float = 0.1
-    past_overshoots: bool = False
+    """The nats that a climb with gradients has to gain in its latest steps to continue."""
     sds: float = 1.0
+    """The step of a curvature, in standard deviations along the axis. Over one the log joint falls by half a
+    nat, and from values alone a shorter one loses digits; with gradients a shorter one leaves out less of the
+    curvature's change on the way, and its first length is by the curvature of the climb."""
     boxes: tuple[float, ...] = (0.3, 3.0, 1.0)
-    explores: bool = True
-    of_budget: float = 0.4
-    each: int = 15
-
-    def most(self, budget: int | None, dimension: int) -> int:
-        """The largest number of evaluations of a search within ``budget``; None for no limit."""
-        usual = self.each * (dimension + 2)
-        return usual if budget is None else min(usual, int(self.of_budget * budget))
+    """The half widths of the boxes in which points are evaluated while all have failed."""
 
 
 @dataclass(frozen=True)
@@ -164,9 +141,6 @@ class CliffSettings:
     """The standard deviations of its noise by which a difference of values is reduced."""
 
 
-CHECK, CLIMB, PLAUSIBLE = GradientCheckSettings(), ClimbSettings(), PlausibleSearch()
+CHECK, CLIMB, LAPLACE = GradientCheckSettings(), ClimbSettings(), LaplaceSearchSettings()
 INTERVALS, DENSITY, SELECTION = IntervalSettings(), DensitySettings(), SelectionSettings()
 CLIFFS = CliffSettings()
-AT_THE_MODE = PlausibleSearch(past_overshoots=True)
-# a Gaussian q, whose units these are, is where the search begins
-FROM_Q = PlausibleSearch(explores=False, half_width=1.0, past_overshoots=True)

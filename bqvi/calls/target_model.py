@@ -13,10 +13,10 @@ where that is larger; gradients likewise, with the power of two above their larg
 digits about one number in 100,000 differs between two packages, and a log joint of -1e6 has an error of at
 most 6e-5 nats.
 
-A run begins in the plausible box, which VBMC also explores. Where the user gives none, `fit` with 'bq' and
-`integrate` begin with a search for one around the start, and `vbmc`, which searches by itself, begins in the
-box around the start, so that a run is the same for all packages. Other methods use the box of the prior, if
-the package provides the prior.
+A run begins in the plausible box, which VBMC also explores. Where the user gives none, `fit` with 'bq' begins
+with a search for one around the start, `vbmc`, which searches by itself, in the box around the start, so that
+a run is the same for all packages, and `integrate` asks for a measure. Other methods use the box of the
+prior, if the package provides the prior.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RoundedValue:
 
     log_joint: Callable[[Array], Array]
 
-    def __call__(self, theta: object) -> Any:
+    def __call__(self, theta: object, /) -> Any:
         """The log joint at theta."""
         found = self.log_joint(theta)
         if isinstance(found, tuple) and found:
@@ -65,7 +65,7 @@ class RoundedPair:
 
     both: Callable[[Array], Array]
 
-    def __call__(self, theta: object) -> Any:
+    def __call__(self, theta: object, /) -> Any:
         """The log joint and its gradient at theta."""
         found = self.both(theta)
         if not isinstance(found, tuple) or len(found) < 2:
@@ -99,7 +99,7 @@ class TargetModel:
     ----------
     log_joint : a function of theta (P,) -> a number; if ``vectorised``, (n, P) -> (n,). It contains the
         Jacobians of the transforms.
-    names : the names of the P parameters.
+    names : the names of the P parameters; or P, for x0, x1, ...
     log_joint_and_gradient : the log joint with its gradient, (P,) -> (a number, (P,)); if ``vectorised``,
         (n, P) -> ((n,), (n, P)); None where there is no gradient.
     vectorised : whether both functions take many points at once.
@@ -113,12 +113,22 @@ class TargetModel:
     observed, constants : name -> array, the data, for files.
     package : the name and version of the package of the model, for files.
     prior_box : the ends (P,) and (P,) of the central 95 % of the prior; None where it is not known.
-    boxed : whether the plausible box may be used as it is; otherwise a run may begin with a search for one
-        (:mod:`bqvi.calls.plausible_search`). By default, whether one of its ends was given.
+    boxed : whether the plausible box may be used as it is and is no guess; by default, whether one of its
+        ends was given.
+
+    Examples
+    --------
+    >>> import bqvi
+    >>> def log_joint(theta):  # (2,) -> a number
+    ...     return -0.5 * theta @ theta
+    >>> model = bqvi.adapters.TargetModel(log_joint, ("a", "b"), lambda theta: (log_joint(theta), -theta))
+    >>> fit = bqvi.fit(model, method="bq", budget=20, seed=0)
+    >>> print(f"{fit.log_evidence:.2f}")  # exactly ln 2 pi = 1.84
+    1.84
     """
 
     log_joint: Callable[[Array], Array]
-    names: tuple[str, ...]
+    names: tuple[str, ...] | Any
     log_joint_and_gradient: Callable[[Array], Array] | None = None
     vectorised: bool = False
     start: np.ndarray | None = None
@@ -139,10 +149,10 @@ class TargetModel:
             given = getattr(self, name)
             if not (callable(given) or (given is None and name != "log_joint")):
                 raise TypeError(f"{name} is {shown(given)}; it must be a function")
-        count = len(self.names)
+        count = self.names if isinstance(self.names, int) else len(self.names)
         if count < 1:
             raise ValueError("names is empty; a model needs at least one parameter")
-        object.__setattr__(self, "names", names_of(self.names, count))
+        object.__setattr__(self, "names", names_of(None if self.names is count else self.names, count))
         if self.boxed is None:
             given = self.plausible_lower is not None or self.plausible_upper is not None
             object.__setattr__(self, "boxed", given)

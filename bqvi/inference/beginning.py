@@ -2,8 +2,8 @@
 
     q  ->  climb from the best evaluation  ->  curvature at the end, Newton steps  ->  q by Laplace's formula
 
-The search is that of a plausible box (:mod:`bqvi.calls.plausible_search`), in units of q, without its Sobol
-points. It is a step of the run, whose evaluations count; one that was cut short is made again.
+The search (:mod:`bqvi.calls.laplace_search`) is in units of q. It is a step of the run, whose evaluations
+count; one that was cut short is made again.
 
 A run of 'bq' keeps its evaluations, and looks for another q as long as its q is not near the posterior: where
 y(u) = L^T grad f(theta) + u, which is zero where q is the posterior, is not small at nodes from q
@@ -24,8 +24,8 @@ import numpy as np
 
 from bqvi.calls import Account, EvaluationError, Evaluations
 from bqvi.calls.faults import is_numerical
-from bqvi.calls.plausible_search import PlausibleBoxSearch
-from bqvi.calls.settings import FROM_Q, PlausibleSearch
+from bqvi.calls.laplace_search import LaplaceSearch
+from bqvi.calls.settings import LAPLACE, LaplaceSearchSettings
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import evaluate, is_as_stated
@@ -82,7 +82,7 @@ def begun(
             source.add(found)
         if len(rows) == 1:  # from the mean of a wide start a climb is shorter than from its nodes
             source.evaluated(np.zeros((1, now.q.dimension)))
-        settings = replace(FROM_Q, gain=BEGINNING.gain * np.sqrt(0.5 * now.q.dimension))
+        settings = replace(LAPLACE, gain=BEGINNING.gain * np.sqrt(0.5 * now.q.dimension))
         search = source.search(source.best, settings)
         q = source.gaussian(*search.laplace(left))
         rows.extend(source.rows)
@@ -108,14 +108,14 @@ def _at_mode(problem: LoopProblem, state: LoopState, account: Account, room: flo
     units, rows = WhitenedFrame.of(state.q), n_rows(problem.data)
     gain = BEGINNING.gain * np.sqrt(0.5 * state.q.dimension)
     # where the log joint has no value at the start, draws have none either, and end the run
-    settings = replace(FROM_Q, gain=gain, sds=BEGINNING.sds, boxes=())
+    settings = replace(LAPLACE, gain=gain, sds=BEGINNING.sds, boxes=())
     part = _Source(problem, state.q, _part(problem, state, account), room, units)
     search = part.search(np.zeros(state.q.dimension), settings)
     q, spent, anchor = part.gaussian(*search.laplace(room / max(part.batch.size, 1))), part.spent, None
     if q is not None and rows:
         batch = Batch(problem.data, rows, np.ones(rows), account=replace(account, first=False))
         whole = _Source(problem, state.q, batch, room - spent, units)
-        refined = whole.search(search.made.points[search.mode], replace(FROM_Q, gain=BEGINNING.gain_of_rows))
+        refined = whole.search(search.made.points[search.mode], replace(LAPLACE, gain=BEGINNING.gain_of_rows))
         q = whole.gaussian(*refined.refined(search)) or q
         spent += whole.spent
         if problem.minibatch is not None and not problem.per_datum:
@@ -206,10 +206,10 @@ class _Source:
         failed = ~np.isfinite(values)
         return Evaluations(points, values, slopes, None, failed, ("",) * len(points), spent)
 
-    def search(self, start: np.ndarray, settings: PlausibleSearch) -> PlausibleBoxSearch:
+    def search(self, start: np.ndarray, settings: LaplaceSearchSettings) -> LaplaceSearch:
         """A search from ``start`` (D,), in the units."""
         made = Evaluations.none(len(start)) if self.made is None else self.made
-        return PlausibleBoxSearch(made, self.evaluated, start, 0, settings)
+        return LaplaceSearch(made, self.evaluated, start, settings)
 
     def gaussian(self, mean: np.ndarray, covariance: np.ndarray) -> Any:
         """The Gaussian of a mean (D,) and a covariance (D, D) in the units, in the family of q.

@@ -5,19 +5,15 @@ All arguments are checked here, before any work. The engine is :mod:`fit_run`, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
-
-import numpy as np
 
 from acquisition.minibatch import Strategy
 from bqvi.arguments import Apart, AtLeast, one_of
 from bqvi.arrays import Seed, generator
 from bqvi.calls import HERE, Run, TargetModel
-from bqvi.calls.bounds import Bound
-from bqvi.calls.function import STATED
 from bqvi.checks import require_one_of, require_seed
 from bqvi.families.family import Distribution
 from bqvi.gradients import BayesianQuadrature, Estimator
@@ -35,7 +31,7 @@ from bqvi.inference.convergence import is_tested
 from bqvi.inference.data_parallel import require_same_end
 from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
-from bqvi.inference.given_calls import GivenCalls, with_calls, with_known, with_noise
+from bqvi.inference.given_calls import with_calls, with_known
 from bqvi.inference.loop import Records, start
 from bqvi.inference.methods import METHODS, defaults_for
 from bqvi.inference.monitor import Monitor
@@ -70,14 +66,6 @@ def fit(
     record: int | Iterable[int] | None = None,
     metrics: Metrics | None = None,
     elbo_samples: Annotated[int | None, AtLeast(2)] = None,
-    lower: Bound = None,
-    upper: Bound = None,
-    plausible_lower: Bound = None,
-    plausible_upper: Bound = None,
-    periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray = (),
-    names: Sequence[str] | None = None,
-    noise_sd: Annotated[float | Callable[[Array], Array] | None, STATED] = None,
-    gradient_noise_sd: float | Sequence[float] | np.ndarray | None = None,
     evaluations: Annotated[Sequence[Array] | None, Apart("starts", "they are for one start")] = None,
     seed: Annotated[Seed, require_seed] = 0,
     resume: Fit | Ended | str | Path | None = None,
@@ -136,21 +124,8 @@ def fit(
         further evaluations. For methods that keep evaluations ('bq') it is estimated from these, with the
         standard deviation of the surrogate; for others from the draws of the latest tenth of the steps, with
         a standard error
-    lower, upper : bounds of the P parameters of a `LogJoint`: (P,) or a number; infinite or None: no bound.
-        lower == upper fixes a parameter. q is then over the unbounded coordinates of the free parameters, and
-        ``Fit.posterior`` over the parameters
-    plausible_lower, plausible_upper : (P,), corners of a box that is likely to contain most of the posterior,
-        where parameters have fewer than two bounds; two standard deviations to either side of the first q's
-        mean are the box
-    periodic : names, indices or booleans of periodic parameters, whose period is upper - lower
-    names : names of the parameters, P of them
-    noise_sd : for 'bq': standard deviation of the noise of a `LogJoint`'s values, nats: a number, or a
-        function of theta with the arguments of ``log_prob``. None: values are exact, or ``log_prob`` returns
-        (value, deviation)
-    gradient_noise_sd : standard deviation of the noise of the entries of a `LogJoint`'s gradient: a number or
-        (P,), 0 if they are exact. Noise is taken to be independent from one evaluation to the next
     evaluations : for estimators that keep evaluations, of a `LogJoint`: (theta (n, P), values (n,)) made
-        before, then gradients (n, P) if the `LogJoint` has any; the noise of values is ``noise_sd``. They
+        before, then gradients (n, P) if the `LogJoint` has any; the noise of values is its ``noise_sd``. They
         count in the budget, and replace the design of the first step. Of thousands some hundreds are used
         (`calls.selection`), and only these count
     seed : an integer or a generator; the same seed gives the same result
@@ -200,10 +175,7 @@ def fit(
     log_joint: Any = LogJoint.of(model) if isinstance(model, TargetModel) else model
     whole: Any = settled(log_joint, data)
     check_model(whole, data, method, family)
-    bounds = (lower, upper, plausible_lower, plausible_upper)
-    calls = GivenCalls(bounds, periodic, names, run, evaluations)
-    whole = with_noise(whole, choice, method, noise_sd, gradient_noise_sd)
-    whole = with_calls(whole, choice, method, calls)
+    whole = with_calls(whole, choice, method, run, evaluations)
     require_same_end(whole, method, run.max_seconds)
     data = whole.check(data)
     problem = problem_of(whole, data, method, choice, minibatch, schedule, geometry, samples)

@@ -9,18 +9,21 @@ only. q is a Gaussian with full or diagonal covariance.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from bqvi.calls import HERE, Coordinates, Function, Run, TargetModel
-from bqvi.checks import require_integer
+from bqvi.calls import HERE, Coordinates, Function, Run, TargetModel, make_coordinates
+from bqvi.calls.bounds import Bound
+from bqvi.calls.function import AUTODIFF, STATED
+from bqvi.checks import require_integer, require_numbers
 from bqvi.families import Gaussian
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
-from gp.arrays import Array, is_torch, shown
+from bqvi.priors import BOUNDS, posed
+from gp.arrays import Array, as_like, is_torch, shown, to_numpy
 from gp.suggestions import suggesting
 
 VALUES_ONLY = (
@@ -64,37 +67,88 @@ class LogJoint:
 
     Parameters
     ----------
-    log_prob : (L, D) -> (L,); with ``vectorised=False``, (D,) -> scalar
-    dimension : D >= 1
-    vectorised : whether ``log_prob``, and ``gradient``, take many points at once
-    gradient : "autodiff": ``log_prob`` is a torch function; a function (L, D) -> (L, D), or (D,) -> (D,):
-        ``log_prob`` and it work on NumPy arrays; None: values only, ``log_prob`` works on NumPy arrays
+    log_joint : (L, P) -> (L,), or with ``vectorised=False`` (P,) -> a number; or a function of the parameters
+        by name (`bqvi.calls.parameters`), of arrays (L,), or numbers. It may return (value, deviation) where
+        values are noisy, for 'bq'
+    dimension : the number P of parameters, where neither bounds nor prior have it
+    log_likelihood, prior : both in the place of ``log_joint``: a function as that, and distributions of SciPy
+        (frozen) or torch, in a dict by the parameters' names or in a sequence, or alone. A joint one is
+        of a vector; in a dict it is called with arrays (k,). Bounds and plausible box are the ends of their
+        support and their quantiles at .16 and .84, where none are given. With gradients they are of torch, or
+        those of SciPy that torch has, too. Or a function as ``log_joint``, which returns the log density, or
+        (such, its gradient) where ``gradient`` is a function
+    lower, upper : bounds: (P,), a number, or a dict, which gives the parameters their names and their order;
+        infinite or None: no bound. lower == upper fixes a parameter. q is then over the unbounded coordinates
+        of the free parameters, and ``Fit.posterior`` over the parameters
+    plausible_lower, plausible_upper : likewise, corners of a box that is likely to contain most of the
+        posterior, where parameters have fewer than two bounds; two standard deviations to either side of the
+        first q's mean are the box
+    periodic : names, indices or booleans of periodic parameters, whose period is upper - lower
+    vectorised : whether the functions take many points at once
+    gradient : "autodiff": torch functions; a function (L, P) -> (L, P), or (P,) -> (P,): functions of NumPy
+        arrays; None: values only, from NumPy arrays
+    noise_sd : for 'bq': standard deviation of the noise of values, nats: a number, or a function of theta
+    gradient_noise_sd : of the entries of the gradient: a number or (P,), 0 if they are exact. Noise is
+        independent from one evaluation to the next
 
     Attributes
     ----------
     function : what was given, as a `bqvi.calls.Function`
-    coordinates : from R^D to theta, where the function has bounds (`within`); else None
+    coordinates : from R^D to theta, where there are bounds or names; else None
+    dimension : the number D of free parameters
     run : what makes the calls, as of `bqvi.calls.Caller`
+
+    Examples
+    --------
+    Seven of twenty under a beta prior, whose posterior is beta (9, 16), with the mean .36:
+
+    >>> import bqvi
+    >>> import numpy as np
+    >>> import scipy.stats
+    >>> def log_likelihood(p):  # (L,) -> (L,)
+    ...     return 7 * np.log(p) + 13 * np.log1p(-p)
+    >>> prior = {"p": scipy.stats.beta(2, 3)}
+    >>> model = bqvi.models.LogJoint(log_likelihood=log_likelihood, prior=prior, gradient=None)
+    >>> fit = bqvi.fit(model, method="bq", budget=30, seed=0)
+    >>> print(fit.posterior.names, fit.posterior.mean.round(2))
+    ('p',) [0.36]
     """
 
-    coordinates: Coordinates | None = None
     run: Run = HERE
 
     def __init__(
         self,
-        log_prob: Callable[[Array], Array],
-        dimension: int,
+        log_joint: Callable[..., Any] | None = None,
+        dimension: int | None = None,
         *,
+        log_likelihood: Callable[..., Any] | None = None,
+        prior: Any = None,
+        lower: Bound = None,
+        upper: Bound = None,
+        plausible_lower: Bound = None,
+        plausible_upper: Bound = None,
+        periodic: Any = (),
         vectorised: bool = True,
-        gradient: str | Callable[[Array], Array] | None = "autodiff",
+        gradient: str | Callable[..., Any] | None = "autodiff",
+        noise_sd: float | Callable[..., Any] | None = None,
+        gradient_noise_sd: float | Sequence[float] | np.ndarray | None = None,
     ) -> None:
-        if not callable(log_prob):
-            raise TypeError(f"log_prob is {shown(log_prob)}; it must be a function of theta")
-        self.dimension = require_integer("dimension", dimension, 1)
-        self.vectorised = vectorised
-        self.differentiable = gradient is not None
-        self.function = Function(log_prob, gradient, vectorised=vectorised)
-        self._log_prob, self._gradient = log_prob, gradient
+        count = None if dimension is None else require_integer("dimension", dimension, 1)
+        bounds = dict(zip(BOUNDS, (lower, upper, plausible_lower, plausible_upper), strict=True))
+        asked = posed(log_joint, log_likelihood, prior, gradient, vectorised, bounds)
+        ends, turning = asked.arguments, not isinstance(periodic, tuple | list) or len(periodic) > 0
+        if asked.names is None and not turning and all(end is None for end in ends.values()):
+            self.coordinates: Coordinates | None = None
+            self.dimension = require_integer("dimension", count, 1)
+        else:
+            made = make_coordinates(**ends, periodic=periodic, names=asked.names, dimension=count)
+            self.coordinates, self.dimension = made, made.dimension
+        self.vectorised, self.differentiable = vectorised, gradient is not None
+        names = () if self.coordinates is None else self.coordinates.names
+        if noise_sd is not None:
+            STATED("noise_sd", noise_sd)
+        noise = _gradient_noise(self, len(names) or self.dimension, noise_sd, gradient_noise_sd)
+        self.function = Function(asked.value, asked.gradient, vectorised, noise_sd, noise, names=names)
 
     @classmethod
     def of(cls, model: TargetModel) -> LogJoint:
@@ -109,31 +163,13 @@ class LogJoint:
         """The model of another package whose log joint this is (made by `of`); None for other log joints."""
         return self.function.model
 
-    def with_noise(self, noise_sd: Any, gradient_noise_sd: np.ndarray | None) -> LogJoint:
-        """The log joint with a statement of its noise.
-
-        Parameters
-        ----------
-        noise_sd : the noise of the values, as in `bqvi.calls.Function`.
-        gradient_noise_sd : the noise of the gradients, in the same form.
-        """
-        found = copy.copy(self)
-        found.function = replace(self.function, noise_sd=noise_sd, gradient_noise_sd=gradient_noise_sd)
-        return found
-
     def within(self, coordinates: Coordinates | None, run: Run) -> LogJoint:
-        """The same log joint in other coordinates, with the log Jacobian added, evaluated in parallel.
-
-        Parameters
-        ----------
-        coordinates : the map from R^D to the P parameters of ``log_prob``; None for none.
-        run : how calls are made in parallel, and errors treated.
-        """
+        """The same log joint, evaluated as a ``run`` says, in other ``coordinates`` unless these are None."""
         found = copy.copy(self)
-        found.coordinates, found.run = coordinates, run
+        found.run = run
         found.function = replace(found.function, errors=run.errors or "numerical")
         if coordinates is not None:
-            found.dimension = coordinates.dimension
+            found.coordinates, found.dimension = coordinates, coordinates.dimension
             found.function = replace(found.function, names=coordinates.names)
         return found
 
@@ -156,38 +192,49 @@ class LogJoint:
             return found
         return Gaussian(0.5 * np.asarray(found.mean), 0.25 * np.eye(self.dimension))
 
-    def __call__(self, theta: Array) -> Array:
-        """The log joint at theta (n, D), (n,), or at (D,), a number: for doors that take a function.
+    def __call__(self, theta: Array, /) -> Array:
+        """The log joint at theta (n, P), (n,), or at (P,), a number, of the kind of ``theta``.
 
-        Arrays are of the kind of ``theta``; with tensors the values can be differentiated.
+        With tensors the values of a log joint in torch can be differentiated.
         """
-        if is_torch(theta):
-            return self._values(theta) if theta.ndim == 2 else self._values(theta[None])[0]
-        import torch
+        in_torch, value = self.function.gradient == AUTODIFF, self.function.value
+        if in_torch:
+            import torch
 
-        return self(torch.as_tensor(np.asarray(theta, float))).detach().numpy()
+            if not is_torch(theta):
+                return self(torch.as_tensor(np.asarray(theta, float))).detach().numpy()
+        if theta.ndim == 1:
+            return self(theta[None])[0]
+        points = theta if in_torch else to_numpy(theta).copy()  # a function may work in place
+        found = value(points) if self.vectorised else [value(point) for point in points]
+        if not in_torch:
+            return as_like(np.asarray(found, float).reshape(len(points)), theta)
+        return found if self.vectorised else torch.stack([torch.as_tensor(x).reshape(()) for x in found])
 
     def log_prior(self, theta: Array) -> Array:
         """The whole log joint, (L, D) -> (L,), in torch's graph."""
         if self.coordinates is not None:
             raise TypeError("the log joint has bounds, and only methods of bqvi.fit take it so")
-        return self._values(theta)
-
-    def _values(self, theta: Array) -> Array:
-        import torch
-
-        log_prob: Any = self._log_prob
-        if self._gradient != "autodiff":
-            from bqvi.models.from_numpy import TorchFunction
-
-            log_prob = TorchFunction(log_prob, self._gradient if callable(self._gradient) else None)
-        if self.vectorised:
-            return log_prob(theta)
-        return torch.stack([torch.as_tensor(log_prob(point)).reshape(()) for point in theta])
+        return self(theta)
 
     def log_likelihood_terms(self, theta: Array, rows: Data) -> Array:
         """None: (L, 0)."""
         return theta.new_zeros((theta.shape[0], 0))
+
+
+def _gradient_noise(model: LogJoint, count: int, noise_sd: object, given: Any) -> np.ndarray | None:
+    """The standard deviations of a gradient's ``count`` entries, () or (P,); None where it has no noise."""
+    if given is not None and not model.differentiable:
+        raise ValueError("gradient_noise_sd was given, and the log joint has no gradient; leave it out")
+    if model.differentiable and (noise_sd is None) != (given is None):
+        one, other = ("noise_sd", "gradient_noise_sd")[:: 1 if given is None else -1]
+        raise ValueError(f"{one} was given and {other} was not; with gradients give both, 0 for exact ones")
+    sds = None if given is None else require_numbers("gradient_noise_sd", given)
+    if sds is not None and not (sds.shape in ((), (count,)) and (np.isfinite(sds) & (sds >= 0.0)).all()):
+        raise ValueError(
+            f"gradient_noise_sd is {shown(given)}; it must be a number or ({count},), finite and not negative"
+        )
+    return sds
 
 
 def initial_gaussian(dimension: int, how: str, rng: np.random.Generator) -> Gaussian:

@@ -17,7 +17,6 @@ from bqvi.arguments import Above, Apart, AtLeast, Beside, Such, of, one_of
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import HERE, Caller, Function, Range, Run, TargetModel
 from bqvi.calls.caller import evaluation_arrays
-from bqvi.calls.settings import AT_THE_MODE
 from bqvi.calls.target_model import CALLED, require_alone
 from bqvi.checks import require_integer, require_seed
 from bqvi.quadrature import bayesian_run, sampling
@@ -31,7 +30,6 @@ from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.state import IntegrationProblem
 from bqvi.quadrature.warped import Warped
 from bqvi.runs import Ended, Steps, door, resumed
-from bqvi.runs.locating import located
 from gp.arrays import Array, shown, to_numpy
 from gp.embeddings import embed
 from gp.embeddings.registry import in_kind_of
@@ -107,9 +105,7 @@ def integrate(
         for the integral over a box, the default where ``lower`` and ``upper`` are given. With 'lebesgue',
         ``mean``, ``sd``, ``tolerance`` and the trace refer to int f(x) dx, and ``values`` and the surrogate
         to f. The default for a `TargetModel` is the Gaussian whose mean plus and minus two standard
-        deviations are the sides of its plausible box. Where that box is only a guess, 'bq' and 'wsabi' begin
-        with a search for one, as `fit` does; the evaluations of the search that lie within the box found are
-        nodes.
+        deviations are the sides of its plausible box, where this was given.
     budget : n, the number of evaluations of f.
     method : 'monte-carlo' (thesis Eq. 7.10), 'qmc' (a scrambled Sobol sequence), 'bq' (Bayesian
         quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f). The first two take no ``initial``,
@@ -171,11 +167,14 @@ def integrate(
     >>> print(f"{integral.mean:.3f}", integral.converged)
     1.649 True
     """
-    arguments = dict(locals())
     if isinstance(f, TargetModel):
         require_alone(f, gradient=gradient, noise_sd=noise_sd, log_density=log_density)
-        if (steps := _located(f, arguments)) is not None:
-            return steps
+        if measure is None and not f.boxed:
+            raise ValueError(
+                "measure is None, and the plausible box of the model is a guess: give a gp.measures.Gaussian "
+                "near its posterior, or give the model plausible_lower and plausible_upper; bqvi.vbmc(model) "
+                "finds the posterior, and its evidence, by itself"
+            )
         measure = _within(*f.box(None, None)) if measure is None else measure
         log_density = None if isinstance(measure, str) else _lebesgue
         called = f.function()
@@ -273,28 +272,6 @@ def _last(resume: object, settings: Mapping[str, Any]) -> Any:
 def _within(low: np.ndarray, high: np.ndarray) -> Gaussian:
     """The Gaussian whose two standard deviations to either side are the box (P,), (P,)."""
     return Gaussian(0.5 * (low + high), np.diag((0.25 * (high - low)) ** 2))
-
-
-def _located(model: TargetModel, arguments: Mapping[str, Any]) -> Steps[Any, Integral] | None:
-    """A run of quadrature that begins with the search of a plausible box; None where the box is no guess."""
-    given = [arguments["run"].workers, *(arguments[name] for name in ("measure", "evaluations", "initial"))]
-    if model.boxed or arguments["method"] in SAMPLING or any(one is not None for one in given):
-        return None
-    function = model.function(arguments["run"].errors or "raise")
-    start, prior = np.asarray(model.start), model.prior_box
-    return located(
-        DOOR, _in_box, arguments, function, start, prior, lambda _: bayesian_run.RECORDS, AT_THE_MODE
-    )
-
-
-def _in_box(**arguments: Any) -> Steps[Any, Integral]:
-    """The run in a plausible box; those evaluations of the search that lie in the box are nodes."""
-    low, high = arguments.pop("plausible_lower"), arguments.pop("plausible_upper")
-    made = arguments["evaluations"]
-    if made is not None:
-        inside = ((made[0] >= low) & (made[0] <= high)).all(axis=1) & np.isfinite(made[1])
-        arguments["evaluations"] = (made[0][inside], made[1][inside]) if inside.any() else None
-    return integrate.steps(**{**arguments, "measure": _within(low, high)})
 
 
 def _lebesgue(x: Array) -> np.ndarray:

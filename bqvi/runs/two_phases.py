@@ -2,9 +2,8 @@
 
     states of the first --its steps, until one returns a state of the second--> the second engine's steps
 
-The first phase is the search of a plausible box (`locating`), before the run of any door, or a run on a cheap
-model (`bqvi.variational_bmc.cheap_first`), before one on the log joint. Both engines enter evaluations in one
-ledger, so that they are kept however the run ends, and it can be resumed.
+The first phase is a run on a cheap model (`bqvi.variational_bmc.cheap_first`), before one on the log joint.
+Both engines enter evaluations in one ledger, so that they are kept however the run ends.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Choices:
     method : "smc", "ais" or "importance".
     transition : the name of the transition, one of `TRANSITIONS`; "" where there is none.
     systems : the numbers of systems. particles, temperatures : L and T, or None to choose them by the budget.
-    budget : the total number of evaluations. confidence : the level of the interval.
+    budget : the total number of evaluations.
     seed : the seed of all random numbers.
     draws : draws of the posterior (M, n, D) in the coordinates, or None.
     exact : whether the user gave these draws, as opposed to draws of a fitted posterior.
@@ -46,7 +46,6 @@ class Choices:
     particles: int | None
     temperatures: int | None
     budget: int
-    confidence: float
     seed: int
     draws: np.ndarray | None
     exact: bool

@@ -13,13 +13,14 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from bqvi.arguments import Above, Apart, AtLeast, of
+from bqvi.arguments import AtLeast, of
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import HERE, Caller, Coordinates, Function, Run, TargetModel
 from bqvi.calls.function import AUTODIFF, STATED
 from bqvi.calls.target_model import CALLED, require_alone
 from bqvi.checks import require_numbers, require_seed
 from bqvi.posterior import Posterior
+from bqvi.priors import posed
 from bqvi.runs import Ended, Steps, door, resumed
 from bqvi.sampled_bounds.bounds_run import DOOR, BoundsRun, Choices
 from bqvi.sampled_bounds.particles import Proposals
@@ -30,25 +31,24 @@ from gp.arrays import is_torch, to_numpy
 
 Method: TypeAlias = Literal["smc", "ais", "importance"]
 METHODS = get_args(Method)
-_EXACT = Apart("transitions", 'it takes exact values; use "random-walk"', ("hmc",))
 _ANNEALED = of("smc", "ais")
 
 
 @door(EvidenceBounds)
 def evidence_bounds(
-    log_joint: Annotated[Callable[..., Any] | TargetModel, CALLED],
-    proposal: object,
+    log_joint: Annotated[Callable[..., Any] | TargetModel | None, CALLED] = None,
+    proposal: object = None,
     budget: Annotated[int, AtLeast(1)] = 100_000,
     method: Method = "smc",
     *,
+    log_likelihood: Callable[..., Any] | None = None,
+    prior: Any = None,
     posterior: np.ndarray | Posterior | None = None,
     gradient: Callable[..., Any] | str | None = None,
-    noise_sd: Annotated[float | Callable[..., Any] | None, STATED, _EXACT] = None,
-    transitions: Annotated[Literal["hmc", "random-walk"] | None, _ANNEALED] = None,
+    noise_sd: Annotated[float | Callable[..., Any] | None, STATED] = None,
     particles: Annotated[int | None, AtLeast(1)] = None,
     replicates: Annotated[int, AtLeast(2)] = 10,
     temperatures: Annotated[int | None, AtLeast(1), _ANNEALED] = None,
-    confidence: Annotated[float, Above(0.0, 1.0)] = 0.99,
     vectorised: bool = True,
     seed: Annotated[Seed, require_seed] = 0,
     resume: EvidenceBounds | Ended | str | Path | None = None,
@@ -66,33 +66,34 @@ def evidence_bounds(
     log_joint : a function of points theta (n, P) that returns the log of prior times likelihood (n,), with
         all constants, -inf where that is zero. With M proposals its arguments are (theta (n, P), problems
         (n,)), the second the index 0 to M - 1 of the problem of each row. Or a `TargetModel` of
-        `bqvi.adapters`, with its gradient if it has one.
+        `bqvi.adapters`, with its gradient if it has one. Or a function of the parameters by name, with
+        arrays (n,), where the proposal is a `bqvi.Posterior` that names them.
     proposal : q, from which the first particles are drawn: a Gaussian or a mixture of Gaussians of
         `gp.measures` or `bqvi.families` over R^P, or a `bqvi.Posterior`, whose bounds are then those of the
         parameters. Bounds are tighter the closer the proposal is to the posterior; it should not be narrower,
-        and may be the prior. Or a sequence of M Gaussians or mixtures, for M problems at once.
+        and may be the prior. Or a sequence of M Gaussians or mixtures, for M problems at once. Beside a
+        ``prior`` of distributions by default the one with its quantiles, in coordinates without bounds.
     budget : evaluations of log_joint in all, of which the pilot run takes at most a fifth. An evaluation is
-        a value, with its gradient for "hmc".
+        a value, with its gradient if there is one.
     method : "smc", sequential Monte Carlo with systematic resampling; "ais", annealed importance sampling,
         which has no resampling; "importance", importance sampling with one temperature, the bound of
         importance-weighted autoencoders.
+    log_likelihood, prior : both in the place of ``log_joint``, as of `bqvi.vbmc`, for one problem; a function
+        of points (n, P), or by the prior's names of arrays (n,).
     posterior : independent draws theta (n, P) of the posterior, for the upper bound; of M problems (M, n, P).
         The parameters from which data were simulated are one such draw. R of the draws are used, chosen at
         random. Or a `bqvi.Posterior`, whose draws are approximate, and then so is the upper bound.
     gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function of the arguments of
-        log_joint that returns (n, P).
+        log_joint that returns (n, P). With one, and exact values, particles move by Hamiltonian Monte Carlo
+        ("hmc"), otherwise by a random walk.
     noise_sd : standard deviation of the noise of log_joint's values: a number, or a function of the arguments
         of log_joint. None: they are exact, or log_joint returns (value, deviation). Noise is taken to be
         Gaussian and independent from one evaluation to the next; the bounds then hold for noise of that kind.
-    transitions : "hmc", by default where there is a gradient and values are exact, or "random-walk".
     particles : L, the number of particles in each estimate.
     replicates : R, the number of independent estimates.
     temperatures : T, their number; the pilot run determines their values. By default the pilot run
         also divides the budget between particles and temperatures; where one of the two is given, the other
         uses the rest.
-    confidence : the probability that ``interval`` contains ln Z. Log estimates are skewed: of 150 intervals
-        of 95 %, each from ten lower and ten upper estimates on posteriors whose evidence is known, 138
-        contained it, so the default is higher.
     vectorised : ``False`` if log_joint takes one point (P,) at a time.
     seed : an integer or a generator; the same seed gives the same result.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
@@ -136,30 +137,38 @@ def evidence_bounds(
     True
     """
     run.refuse("evidence_bounds", "max_seconds", "workers")
-    proposals, coordinates, like = _proposals(proposal)
+    names: tuple[str, ...] | None
     if isinstance(log_joint, TargetModel):
-        require_alone(log_joint, gradient=gradient)
-        _require_of_model(log_joint, proposals)
-        called = log_joint.function()
-        log_joint, gradient, vectorised = called.value, called.gradient, called.vectorised
-    name = _transitions(method, transitions, None if noise_sd is not None else gradient)
+        require_alone(log_joint, gradient=gradient, log_likelihood=log_likelihood, prior=prior)
+        asked: Any = log_joint.function()
+        names, vectorised = log_joint.names, asked.vectorised
+    else:
+        asked = posed(log_joint, log_likelihood, prior, gradient, vectorised, {})
+        names = asked.names
+        proposal = getattr(asked.prior, "proposal", None) if proposal is None else proposal
+    value, gradient = asked.value, asked.gradient
+    proposals, coordinates, like = _proposals(proposal)
+    if names is not None:
+        _require_of(names, proposals, coordinates)
+    exact = gradient is not None and noise_sd is None
+    name = "" if method == "importance" else "hmc" if exact else "random-walk"
     transition = TRANSITIONS[name] if name else None
     if name != "hmc":
         like, gradient = _kind_without_gradient(like, gradient), None
     number = whole_seed(seed)
-    draws, exact = _draws(posterior, proposals, coordinates, replicates, np.random.default_rng([number, 3]))
-    systems = Systems(len(proposals), replicates, 0 if draws is None else draws.shape[1])
-    choices = Choices(
-        method, name, systems, particles, temperatures, budget, float(confidence), number, draws, exact
+    draws, of_posterior = _draws(
+        posterior, proposals, coordinates, replicates, np.random.default_rng([number, 3])
     )
+    systems = Systems(len(proposals), replicates, 0 if draws is None else draws.shape[1])
+    choices = Choices(method, name, systems, particles, temperatures, budget, number, draws, of_posterior)
     _require_room(choices, transition)
     if len(proposals) > 1:
-        log_joint = _Numbered(log_joint)
+        value = _Numbered(value)
         gradient = _Numbered(gradient, gradient=True) if callable(gradient) else gradient
         noise_sd = _Numbered(noise_sd) if callable(noise_sd) else noise_sd
     function = Function(
-        log_joint, gradient, noise_sd=noise_sd, vectorised=vectorised, like=like,
-        errors=run.errors or "numerical", names=() if coordinates is None else coordinates.names,
+        value, gradient, noise_sd=noise_sd, vectorised=vectorised, like=like,
+        errors=run.errors or "numerical", names=names or () if coordinates is None else coordinates.names,
     )  # fmt: skip
     caller = Caller(function, coordinates, run)
     engine = BoundsRun(caller, proposals, coordinates, transition, choices)
@@ -169,14 +178,13 @@ def evidence_bounds(
     return Steps(engine, engine.resumed(before), run)
 
 
-def _require_of_model(model: TargetModel, proposals: Proposals) -> None:
-    """An error unless there is one proposal, over the parameters of the model."""
+def _require_of(names: Sequence[str], proposals: Proposals, coordinates: Coordinates | None) -> None:
+    """An error unless there is one proposal, over the parameters of the model or the prior."""
     if len(proposals) > 1:
-        raise ValueError(f"proposal is a sequence of {len(proposals)}; a TargetModel is one problem")
-    if proposals.dimension != model.dimension:
-        raise ValueError(
-            f"proposal is over R^{proposals.dimension}; the model has {model.dimension} parameters"
-        )
+        raise ValueError(f"proposal is a sequence of {len(proposals)}; a model, or a prior, is one problem")
+    count = proposals.dimension if coordinates is None else coordinates.n_parameters
+    if count != len(names):
+        raise ValueError(f"proposal is over R^{count}; the model, or the prior, has {len(names)} parameters")
 
 
 @dataclass(frozen=True)
@@ -200,6 +208,8 @@ class _Numbered:
 
 def _proposals(proposal: Any) -> tuple[Proposals, Coordinates | None, Any]:
     """Proposals, coordinates where there are bounds, and an array of the kind of the points."""
+    if proposal is None:
+        raise ValueError("proposal is None: give a Gaussian or a mixture of them, or distributions as prior")
     if isinstance(proposal, Posterior):
         return Proposals.of([proposal.q]), proposal.coordinates, None
     several = list(proposal) if isinstance(proposal, Sequence) else [proposal]
@@ -223,15 +233,6 @@ def _kind_without_gradient(like: object, gradient: object) -> Any:
     import torch
 
     return torch.empty(0, dtype=torch.float64)
-
-
-def _transitions(method: str, transitions: str | None, gradient: object) -> str:
-    """The name of the transition; "" for importance sampling, which has none."""
-    if method == "importance":
-        return ""
-    if transitions == "hmc" and gradient is None:
-        raise ValueError('transitions is "hmc", and gradient is None; it must be "autodiff" or a function')
-    return transitions or ("random-walk" if gradient is None else "hmc")
 
 
 def _require_room(choices: Choices, transition: Any) -> None:

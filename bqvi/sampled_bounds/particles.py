@@ -266,7 +266,7 @@ class AnnealedTarget:
             if self.gradient:
                 raise ValueError(
                     "log_joint returns a standard deviation, and moves by its gradient take exact values; "
-                    'use transitions="random-walk"'
+                    "leave the gradient out"
                 )
             self.noisy = True
             shift = 0.5 if of_posterior else -0.5

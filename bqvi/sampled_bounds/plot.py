@@ -49,9 +49,9 @@ def _replicates(found: EvidenceBounds, ax: Axes, truth: Array) -> None:
         ax.plot(mean, height, "o", color=colour, label=f"{title} {mean:.4f}")
     low, high = found.interval
     if np.isfinite(high):
-        ax.axvspan(low, high, color="grey", alpha=0.15, lw=0, label=f"{found.confidence:.0%} interval")
+        ax.axvspan(low, high, color="grey", alpha=0.15, lw=0, label="99% interval")
     elif np.isfinite(low):
-        ax.axvline(low, color="grey", lw=1, label=f"{0.5 + 0.5 * found.confidence:.1%} limit")
+        ax.axvline(low, color="grey", lw=1, label="99.5% limit")
     if truth is not None:
         ax.axvline(truth, color="black", lw=1, ls="--", label="truth")
     ax.set_ylim(-0.7, 0.7 + sides[-1][-1])

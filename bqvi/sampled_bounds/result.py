@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from bqvi import notebook
+from bqvi.arguments import Above
 from bqvi.arrays import Seed, generator, logsumexp
 from bqvi.calls import Coordinates
 from bqvi.calls.faults import exceptions_warning
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
     from bqvi.sampled_bounds.bounds_run import Choices
 
+_CONFIDENCE = 0.99
+"""The probability for the interval of a result."""
+_BETWEEN = Above(0.0, 1.0)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EvidenceBounds(CheckedResult):
@@ -42,9 +47,10 @@ class EvidenceBounds(CheckedResult):
         ln Z. None without draws.
     lower_sd, upper_sd : standard deviations of the two, of means over replicates, nats; infinite for one.
     interval : (2,) or (M, 2): ``lower`` less, and ``upper`` plus, a multiple of their standard errors. If the
-        means are Student-t distributed, ln Z lies between the ends with probability ``confidence`` at least.
+        means are Student-t distributed, ln Z lies between the ends with a probability of at least .99. Log
+        estimates are skewed: of 150 intervals for .95, each from ten lower and ten upper estimates on
+        posteriors whose evidence is known, 138 contained it. `interval_at` has one for another probability.
         The upper end is infinite without ``upper``.
-    confidence : the probability for ``interval``.
     log_evidence : ln of the mean of the estimates of all replicates, which is unbiased for Z itself.
     log_evidence_sd : its standard deviation to first order, nats.
     log_estimates : (R,) or (M, R), of which ``lower`` is the mean. upper_log_estimates : likewise, or None.
@@ -68,8 +74,6 @@ class EvidenceBounds(CheckedResult):
     upper: Array
     lower_sd: Array
     upper_sd: Array
-    interval: np.ndarray
-    confidence: float
     log_evidence: Array
     log_evidence_sd: Array
     log_estimates: np.ndarray
@@ -87,6 +91,19 @@ class EvidenceBounds(CheckedResult):
     draws: np.ndarray
     log_weights: np.ndarray
     checkpoint: Checkpoint
+
+    @property
+    def interval(self) -> np.ndarray:
+        """The interval (2,) or (M, 2) that contains ln Z with probability .99."""
+        return self.interval_at(_CONFIDENCE)
+
+    def interval_at(self, confidence: float) -> np.ndarray:
+        """As ``interval``, with the probability ``confidence``, between 0 and 1."""
+        _BETWEEN("confidence", confidence)
+        above: Any = np.empty(0) if self.upper is None else self.upper_log_estimates
+        free, conditional = (x.reshape(np.size(self.lower), -1) for x in (self.log_estimates, above))
+        found = _interval(free, conditional, confidence)
+        return found if np.ndim(self.lower) else found[0]
 
     @property
     def state(self) -> BoundsState:
@@ -159,14 +176,14 @@ def bounds_of(
     assert plan is not None
     logs = estimates(forwards).reshape(systems.problems, systems.each)
     free, conditional = logs[:, : systems.free], logs[:, systems.free :]
-    lower, lower_se, below = _mean_and_margin(free, choices.confidence)
-    upper, upper_se, above = _mean_and_margin(conditional, choices.confidence)
-    interval = np.stack([lower - below, upper + above], axis=-1)
+    (lower, lower_se, _), (upper, upper_se, _) = (
+        _mean_and_margin(x, _CONFIDENCE) for x in (free, conditional)
+    )
     pooled, pooled_sd = _pooled(free)
     rows = np.arange(systems.problems * systems.each).reshape(systems.problems, -1)[:, : systems.free]
     draws, log_weights = _draws(forwards, rows, free, coordinates)
     shares = normalised(forwards.log_weights[rows.reshape(-1)]).reshape(len(rows), -1)
-    converged, verdict = _verdict(choices, free, interval, shares)
+    converged, verdict = _verdict(choices, free, _interval(free, conditional, _CONFIDENCE), shares)
     failures, warnings = _about_failures(state)
     shaped: Callable[[Any], Any] = _first if systems.problems == 1 else lambda values: values
     return EvidenceBounds(
@@ -174,8 +191,6 @@ def bounds_of(
         upper=shaped(upper) if systems.conditional else None,
         lower_sd=shaped(lower_se),
         upper_sd=shaped(upper_se) if systems.conditional else None,
-        interval=shaped(interval),
-        confidence=choices.confidence,
         log_evidence=shaped(pooled),
         log_evidence_sd=shaped(pooled_sd),
         log_estimates=shaped(free),
@@ -199,6 +214,12 @@ def bounds_of(
 def _first(values: Any) -> Any:
     """The entry of the only problem: from (1,) a number."""
     return None if values is None else float(values[0]) if values.ndim == 1 else values[0]
+
+
+def _interval(free: np.ndarray, conditional: np.ndarray, confidence: float) -> np.ndarray:
+    """The intervals (M, 2) of log estimates (M, R) each; the upper end is infinite where there are none."""
+    (lower, _, below), (upper, _, above) = (_mean_and_margin(x, confidence) for x in (free, conditional))
+    return np.stack([lower - below, upper + above], axis=-1)
 
 
 def _mean_and_margin(logs: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

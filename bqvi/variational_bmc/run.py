@@ -5,14 +5,14 @@ All arguments are checked here, before any work. The engine is :mod:`bqvi.variat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
-from bqvi.arguments import Above, AtLeast
+from bqvi.arguments import Above, AtLeast, Such
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import (
     HERE,
@@ -27,9 +27,11 @@ from bqvi.calls import (
 from bqvi.calls.bounds import Bound
 from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.function import CHEAP_MODEL
+from bqvi.calls.parameters import VectorLayout, in_order
 from bqvi.calls.selection import held_out, selected
 from bqvi.calls.target_model import CALLED, box_around, require_alone
 from bqvi.checks import require_integer, require_numbers, require_seed
+from bqvi.priors import BOUNDS, posed
 from bqvi.records import named
 from bqvi.runs import Ended, Steps, door, resumed
 from bqvi.runs.two_phases import TwoPhases
@@ -43,22 +45,27 @@ from gp.arrays import Array
 
 Bounds: TypeAlias = tuple[Bound, Bound, Bound, Bound]
 """Lower, upper, plausible lower and plausible upper ones."""
+_CHEAP = Such(
+    lambda given: CALLED.test(given[0] if isinstance(given, tuple) and len(given) == 2 else given),
+    f"{CALLED.what}, or (such, evaluations)",
+)
 
 
 @door(VBMCResult)
 def vbmc(
-    log_joint: Callable[[Array], Array] | TargetModel,
+    log_joint: Callable[..., Any] | TargetModel | None = None,
     lower: Bound = None,
     upper: Bound = None,
     plausible_lower: Bound = None,
     plausible_upper: Bound = None,
-    start: Array = None,
-    gradient: Callable[[Array], Array] | str | None = None,
-    noise_sd: float | str | Callable[[Array], float] | None = None,
+    start: Array | Mapping[str, Any] = None,
+    gradient: Callable[..., Any] | str | None = None,
+    noise_sd: float | str | Callable[..., Any] | None = None,
     budget: int | None = None,
     *,
+    log_likelihood: Callable[..., Any] | None = None,
+    prior: Any = None,
     periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray = (),
-    names: Sequence[str] | None = None,
     batch: Annotated[int | None, AtLeast(1)] = None,
     evaluations: Sequence[Array] | None = None,
     initial: Annotated[int | None, AtLeast(2)] = None,
@@ -66,21 +73,22 @@ def vbmc(
     tolerance: Annotated[float | None, Above(0.0)] = 0.05,
     seed: Annotated[Seed, require_seed] = 0,
     resume: VBMCResult | Ended | str | Path | None = None,
-    cheap: Annotated[Callable[[Array], Array] | TargetModel | None, CALLED] = None,
-    cheap_budget: int | None = None,
+    cheap: Annotated[Callable[..., Any] | TargetModel | tuple[Any, int] | None, _CHEAP] = None,
     run: Run = HERE,
 ) -> Steps[Any, VBMCResult]:
     """Evidence and posterior of an expensive model (Acerbi 2018, 2020; thesis 7.3.1).
 
     Parameters
     ----------
-    log_joint : a function of theta (P,) that returns the log of prior times likelihood, -inf where that is
-        zero. It may return (value, sd) where values are noisy, and after these a dict of numbers, text and
-        arrays, which is kept with the evaluation in ``result.evaluations.by_products`` and in saved runs. Or
-        a `TargetModel` of `bqvi.adapters`, which has a gradient, names, a start and a plausible box of its
-        own; start and box may also be given here, in the model's unconstrained parameters.
+    log_joint : a function of theta (P,), or of the parameters by name (`bqvi.calls.parameters`), that returns
+        the log of prior times likelihood, -inf where that is zero. It may return (value, sd) where values are
+        noisy, and after these a dict of numbers, text and arrays, which is kept with the evaluation in
+        ``result.evaluations.by_products`` and in saved runs. Or a `TargetModel` of `bqvi.adapters`, which has
+        a gradient, names, a start and a plausible box of its own; start and box may also be given here, in
+        the model's unconstrained parameters.
     lower, upper : bounds of the parameters, (P,) or a number; infinite or None: no bound, as an entry
-        too. lower == upper fixes a parameter.
+        too. lower == upper fixes a parameter. A dict gives the parameters their names and their order, here
+        as in the next three arguments.
     plausible_lower, plausible_upper : (P,), corners of a box that is likely to contain most of the posterior.
         Where no bounds at all are given, the box is 2 to either side of ``start``. The run begins with a
         search for a better box (with gradients a climb to the mode and the curvature there), and leaves the
@@ -92,8 +100,12 @@ def vbmc(
         evaluated again, very slightly displaced; if its value differs, a noise is fitted and the result has
         a warning.
     budget : the number of evaluations in all; by default 50 (D + 2).
+    log_likelihood, prior : both in the place of ``log_joint``: a function as that, and a prior as of
+        `bqvi.models.LogJoint`, such as a dict of distributions of SciPy or torch by the parameters' names.
+        Bounds, plausible box and start are the prior's ends and quantiles where none are given. ``gradient``
+        and ``cheap`` are then of the likelihood; values in ``evaluations``, in ``tell`` and in the result are
+        of the log joint.
     periodic : names, indices or booleans of periodic parameters, whose period is upper - lower.
-    names : names of the parameters, P of them.
     batch : evaluations in each step, chosen together; by default 5 (3 with gradients), and 2 (1) in the first
         steps.
     evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P), None if there are none, and
@@ -119,9 +131,8 @@ def vbmc(
         solver or fewer data. VBMC runs on it first, in this process. The log joint is evaluated first where
         the posterior of ``cheap`` has mass, and the prior mean of its surrogate contains the surrogate of
         ``cheap`` times a scale that is fitted (Kennedy and O'Hagan 2000). Its values are exact; a
-        `TargetModel` may have a gradient.
-    cheap_budget : evaluations of ``cheap``, all of which are made. They do not count in ``budget``
-        (``result.n_cheap_evaluations``). By default 50 (D + 2).
+        `TargetModel` may have a gradient. Of (that, a number) the number, by default 50 (D + 2), is of its
+        evaluations, which are all made and do not count in ``budget`` (``result.n_cheap_evaluations``).
     run : how the run is carried out (`bqvi.Run`): executor, workers, time limit, callback, progress line,
         checkpoint, verify, the treatment of errors.
 
@@ -150,18 +161,30 @@ def vbmc(
     >>> print(f"{found.log_evidence:.2f}", found.converged)
     1.84 True
     """
-    start, evaluations = _start(start), evaluation_arrays(evaluations)
-    bounds = (lower, upper, plausible_lower, plausible_upper)
+    given = dict(
+        zip((*BOUNDS, "start"), (lower, upper, plausible_lower, plausible_upper, start), strict=True)
+    )
+    evaluations, errors, usual = evaluation_arrays(evaluations), run.errors or "numerical", None
+    names: tuple[str, ...] | None
     if isinstance(log_joint, TargetModel):
-        require_alone(log_joint, gradient=gradient, noise_sd=noise_sd, names=names)
-        function, names = log_joint.function(run.errors or "numerical"), log_joint.names
-        start, bounds = _of_model(log_joint, start, bounds, periodic)
+        require_alone(
+            log_joint, gradient=gradient, noise_sd=noise_sd, log_likelihood=log_likelihood, prior=prior
+        )
+        function, names = log_joint.function(errors), log_joint.names
+        *ends, start = in_order(given, VectorLayout.of(names))[1].values()
+        start, bounds = _of_model(log_joint, _start(start), (*ends,), periodic)
     else:
-        function = Function(log_joint, gradient, noise_sd=noise_sd, errors=run.errors or "numerical")
-        bounds = _with_first_box(bounds, start, resume)
+        asked = posed(log_joint, log_likelihood, prior, gradient, False, given)
+        function = Function(asked.value, asked.gradient, noise_sd=noise_sd, errors=errors)
+        *ends, start = asked.arguments.values()
+        names, start, usual = asked.names, _start(start), asked.usual.get("start")
+        bounds = _with_first_box((*ends,), start, resume)
+        cheap = asked.of_the_same(cheap)
     each = any(isinstance(bound, Sequence) or getattr(bound, "ndim", 0) for bound in bounds)
     dimension = None if start is None or each else start.shape[1]
     coordinates = make_coordinates(*bounds, periodic=periodic, names=names, dimension=dimension)
+    if start is None and usual is not None and coordinates.inside(usual[None]).all():
+        start = usual[None]
     target = Caller(replace(function, names=coordinates.names), coordinates, run)
     limits = _limits("budget", target, budget, tolerance, run.max_seconds)
     settings = _settings(target, batch, acquisition)
@@ -170,7 +193,7 @@ def vbmc(
     points = _first_points(coordinates, start, made, count, limits.budget, whole_seed(seed))
     first = replace(begun(points, made), coordinates=coordinates, held_out=rest)
     expensive = VBMCRun(target, coordinates, first, settings, limits, whole_seed(seed))
-    engine, state = _begun(expensive, cheap, cheap_budget, start, resume)
+    engine, state = _begun(expensive, cheap, start, resume)
     return Steps(engine, state, run, evaluations is not None and resume is None)
 
 
@@ -189,16 +212,11 @@ def _of_model(
 def _begun(
     expensive: VBMCRun,
     cheap: object,
-    cheap_budget: int | None,
     start: np.ndarray | None,
     resume: object,
 ) -> tuple[Any, Any]:
     """The engine, with a first phase where there is a cheap model, and the state to go on from, or None."""
-    if cheap is None and cheap_budget is not None:
-        raise ValueError(
-            f"cheap_budget is {cheap_budget}, and there is no cheap model: give cheap, or leave it out"
-        )
-    begins: Any = expensive if cheap is None else _cheap_first(cheap, cheap_budget, expensive, start)
+    begins: Any = expensive if cheap is None else _cheap_first(cheap, expensive, start)
     before = None if resume is None else resumed(resume, DOOR, {**RECORDS, **named(OnCheap)}).state
     if cheap is None and isinstance(before, OnCheap):
         raise ValueError("the run to resume ended on its cheap model: give cheap")
@@ -234,8 +252,8 @@ def _with_first_box(bounds: Bounds, start: np.ndarray | None, resume: object) ->
         return (None, None, *box_around(start))
     if resume is None:
         raise ValueError(
-            "log_joint is given without start or bounds; give plausible_lower and plausible_upper, (P,) "
-            "each, likely to hold most of the posterior, or start, (P,)"
+            "neither start nor bounds are given, nor a prior that has them; give plausible_lower and "
+            "plausible_upper, (P,) each, likely to hold most of the posterior, or start, (P,)"
         )
     return bounds
 
@@ -250,8 +268,9 @@ def _limits(
     return Limits(total, tolerance, seconds)
 
 
-def _cheap_first(cheap: Any, budget: int | None, expensive: VBMCRun, start: np.ndarray | None) -> CheapFirst:
+def _cheap_first(cheap: Any, expensive: VBMCRun, start: np.ndarray | None) -> CheapFirst:
     """The first phase of a run with a cheap model, given the engine of the log joint's."""
+    cheap, budget = cheap if isinstance(cheap, tuple) else (cheap, None)
     coordinates, errors = expensive.coordinates, expensive.target.function.errors
     if isinstance(cheap, TargetModel):
         if cheap.names != coordinates.names:
@@ -263,7 +282,7 @@ def _cheap_first(cheap: Any, budget: int | None, expensive: VBMCRun, start: np.n
     else:
         function = Function(cheap, names=coordinates.names, errors=errors, range=CHEAP_MODEL)
     target = Caller(function, coordinates)
-    limits = _limits("cheap_budget", target, budget, None, None)
+    limits = _limits("cheap[1]", target, budget, None, None)
     if expensive.limits.seconds is not None:
         limits = replace(limits, seconds=CHEAP.seconds * expensive.limits.seconds)
     count, none = _first_count(target, None, limits.budget, False), Evaluations.none(target.dimension)

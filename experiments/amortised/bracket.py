@@ -77,14 +77,13 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
         chosen["calls"] * len(z),
         posterior=z[:, None],
         gradient="autodiff",
-        confidence=0.95,
         seed=seed,
     )
     long = [_importance(*pair, chosen["draws"], rng) for pair in zip(joints, wide, strict=True)]
     customary = model.log_evidence(q, images, _CUSTOMARY, rng)
     columns = {
         "lower": found.lower, "upper": found.upper, "log_evidence": found.log_evidence,
-        "low": found.interval[:, 0], "customary": customary,
+        "low": found.interval_at(0.95)[:, 0], "customary": customary,
         "long": [mean for mean, _ in long], "long_se": [se for _, se in long],
         "n": found.n_evaluations / len(z),
     }  # fmt: skip

@@ -82,7 +82,6 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     settings = case.settings
     problem = problem_named(settings["problem"])
     cheap = _cheap_model(problem, settings["cheap"])
-    more: dict[str, Any] = {} if cheap is None else {"cheap_budget": settings["cheap_budget"]}
     rows: list[dict[str, float]] = []
 
     def look(state: Any) -> None:
@@ -92,7 +91,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
 
     found = bqvi.vbmc(
         problem.log_joint, **problem.bounds(), budget=settings["budget"], tolerance=None, seed=seed,
-        run=bqvi.Run(callback=look), cheap=cheap, **more,
+        run=bqvi.Run(callback=look), cheap=None if cheap is None else (cheap, settings["cheap_budget"]),
     )  # fmt: skip
     rows.append({"n": found.n_evaluations, "error": found.log_evidence - problem.log_evidence})
     scale = np.nan if found.cheap_scale is None else found.cheap_scale[0]

@@ -299,7 +299,7 @@ def test_a_run_whose_workers_are_lost_for_good_ends(workers):
 
 DOORS = {
     "vbmc": lambda **run: bqvi.vbmc.steps(value, **BOX, **run),
-    "fit": lambda **run: bqvi.fit.steps(LogJoint(value, 2, vectorised=False), method="bq", **BOX, **run),
+    "fit": lambda **run: bqvi.fit.steps(LogJoint(value, 2, vectorised=False, **BOX), method="bq", **run),
     "integrate": lambda **run: bqvi.integrate.steps(
         value, lower=[0, 0], upper=[1, 1], vectorised=False, budget=20, **run
     ),

@@ -37,9 +37,9 @@ def test_vbmc(gradient):
 @pytest.mark.parametrize("method", ["bq", "score", "pathwise"])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_fit(method):
-    model = bqvi.models.LogJoint(flat, 1, gradient="autodiff")
+    model = bqvi.models.LogJoint(flat, 1, gradient="autodiff", **BOX)
     most = {"budget": 60} if method == "bq" else {"steps": 200}
-    found = bqvi.fit(model, method=method, **BOX, **most, tolerance=0.2, seed=0)
+    found = bqvi.fit(model, method=method, **most, tolerance=0.2, seed=0)
     assert not found.converged
     assert any("as on a floor" in reason for reason in found.reasons)
 

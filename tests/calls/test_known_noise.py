@@ -32,8 +32,8 @@ def of_vbmc(**given):
 
 
 def of_bq(**given):
-    model = LogJoint(one, 2, vectorised=False, gradient=None)
-    found = bqvi.fit(model, method="bq", **BOX, evaluations=(THETA, VALUES), budget=12, seed=0, **given)
+    model = LogJoint(one, 2, vectorised=False, gradient=None, **BOX, **given)
+    found = bqvi.fit(model, method="bq", evaluations=(THETA, VALUES), budget=12, seed=0)
     return found.state.memory.noise_variances[:7, 0]
 
 
@@ -95,14 +95,14 @@ def test_known_values_without_noise_beside_noisy_ones_are_reported(door, stated)
     def pair(theta):
         return one(theta), 0.2
 
-    arguments = {"evaluations": (THETA, VALUES), "budget": 13, "seed": 0} | BOX  # one of them is compared
-    arguments |= {"noise_sd": sd} if stated else {}
+    arguments = {"evaluations": (THETA, VALUES), "budget": 13, "seed": 0}  # one of them is compared
+    posed = BOX | ({"noise_sd": sd} if stated else {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if door == "vbmc":
-            found = bqvi.vbmc(pair, **arguments)
+            found = bqvi.vbmc(pair, **arguments, **posed)
         else:
-            model = LogJoint(pair, 2, vectorised=False, gradient=None)
+            model = LogJoint(pair, 2, vectorised=False, gradient=None, **posed)
             found = bqvi.fit(model, method="bq", **arguments)
         told = [one for one in found.warnings if "values have no noise sd" in one]
     assert [one[:14] for one in told] == ([] if stated else ["7 of 11 values"])

@@ -26,10 +26,12 @@ from typing import Any
 import numpy as np
 import torch
 from hypothesis import strategies as st
+from scipy import stats
 
 import bqvi
 import bqvi.sklearn
 import gp
+from bqvi.arguments import table
 from bqvi.models import GaussianMixture, LogisticRegression, LogJoint
 from bqvi.runs import Ended
 from gp.measures import Empirical, Gaussian, Uniform
@@ -133,7 +135,16 @@ COUNT = some(1, 2, 3, 5, 8, 9, 12, 2.0, np.int64(6), "3", [3])
 BUDGET = st.sampled_from(
     [4, 8, 9, 12, 12, 12, np.int64(10), 0, -1, 1, 2, 3, 5.0, 8.5, math.nan, "8", [8], True, Odd()]
 )
-VECTOR = some(-1.0, 1.0, [-2.0, -2.0], [2.0, 2.0], [-1.0, 3.0], [0.0, math.inf], [-math.inf, 0.0], huge=True)
+VECTOR = some(
+    -1.0, 1.0, [-2.0, -2.0], [2.0, 2.0], [-1.0, 3.0], [0.0, math.inf], [-math.inf, 0.0],
+    {"a": 0.0, "b": 1.0}, {"b": -1.0, "a": None}, {"a": 2.0}, {"a": "b", "b": 1}, huge=True,
+)  # fmt: skip
+PRIOR = some(
+    {"a": stats.norm(), "b": stats.gamma(2.0)}, [stats.norm(), stats.uniform(-3.0, 6.0)], stats.norm,
+    stats.multivariate_normal([0.0, 0.0]), stats.poisson(3.0), stats.dirichlet([1.0, 2.0]),
+    {"a": stats.norm()}, torch.distributions.Normal(torch.zeros(2), torch.ones(2)),
+    lambda t: -0.5 * (t**2).sum(-1), lambda t: None,
+)  # fmt: skip
 
 # --------------------------------------------------------------------------------- the user's function
 
@@ -292,7 +303,8 @@ class Case:
 
 
 def _fit_log_joint(function, dimension, log_gradient, model_vectorised, **given):
-    model = LogJoint(function, dimension, gradient=log_gradient, vectorised=model_vectorised)
+    posed = {name: given.pop(name) for name in tuple(given) if name in table(LogJoint)}
+    model = LogJoint(function, dimension, gradient=log_gradient, vectorised=model_vectorised, **posed)
     return bqvi.fit(model, **given)
 
 
@@ -380,7 +392,6 @@ _DOORS = {
             "plausible_lower": VECTOR,
             "plausible_upper": VECTOR,
             "periodic": some([0], [True, False], [5]),
-            "names": some(["a", "b"], "ab", ["a"]),
             "noise_sd": some(0.1, lambda x: 0.1, "unknown", huge=True),
             "gradient_noise_sd": some(0.1, [0.1, 0.2], huge=True),
             "evaluations": some(
@@ -425,7 +436,9 @@ _DOORS = {
             "noise_sd": some(0.1, "unknown", lambda x: 0.1, lambda x: None, huge=True),
             "budget": BUDGET,
             "periodic": some([0], [True, False], [5]),
-            "names": some(["a", "b"], "ab", ["a"]),
+            "log_likelihood": some(lambda t: -0.5 * (t**2).sum(-1), lambda a, b: -a * a - b * b),
+            "prior": PRIOR,
+            "cheap": some(lambda t: -0.4 * (t**2).sum(-1), (lambda t: -0.4 * (t**2).sum(-1), 20), (1, 2)),
             "batch": COUNT,
             "evaluations": some(
                 (_X[:3], _Y[:3]), (_X[:3], _Y[:2]), (_X[:3, :1], _Y[:3]), (_X[:3], _Y[:3], _X[:3])
@@ -446,13 +459,13 @@ _DOORS = {
             "method": some("smc", "ais", "importance"),
             "posterior": some(_X, lambda n, rng: _X[:n]),
             "gradient": some(lambda x: -x, "autodiff", lambda x: None, lambda x: x[:1]),
-            "transitions": some("hmc", "random-walk"),
             "particles": COUNT,
             "replicates": some(2, 3),
             "temperatures": COUNT,
-            "confidence": some(0.5, 0.99),
             "noise_sd": some(0.1, "unknown", lambda x: 0.1 * np.ones(len(x)), huge=True),
             "vectorised": some(True, False),
+            "log_likelihood": some(lambda t: -0.5 * (t**2).sum(-1), lambda a, b: -a * a - b * b),
+            "prior": PRIOR,
             **COMMON,
         },
         vectorised=True,

@@ -87,7 +87,7 @@ def test_the_log_evidence_is_that_of_the_half_space_where_evaluations_return(edg
 
     plausible = {"plausible_lower": [-3.0] * 2, "plausible_upper": [3.0] * 2}
     with pytest.warns(UserWarning, match="evaluations failed, in a region that holds about"):
-        found = bqvi.fit(LogJoint(cut, 2, gradient=np.negative), method="bq", budget=60, seed=1, **plausible)
+        found = bqvi.fit(LogJoint(cut, 2, gradient=np.negative, **plausible), method="bq", budget=60, seed=1)
     exact = np.log(2.0 * np.pi) + scipy.stats.norm.logsf(edge)
     assert abs(found.log_evidence - exact) < 2.0 * found.log_evidence_sd < 0.6
 
@@ -152,9 +152,9 @@ def test_the_elbo_of_a_q_that_reaches_where_evaluations_fail_is_not_known():
     def half(theta):
         return np.where(theta[:, 0] < 0.3, -0.5 * np.square(theta).sum(1), -1e6)
 
-    model, box = LogJoint(half, 2, gradient=None), {"lower": [-8.0, -8.0], "upper": [8.0, 8.0]}
+    model = LogJoint(half, 2, gradient=None, lower=[-8.0, -8.0], upper=[8.0, 8.0])
     with pytest.warns(UserWarning, match="evaluations failed in a region"):
-        found = bqvi.fit(model, method="bq", **box, budget=80)
+        found = bqvi.fit(model, method="bq", budget=80)
     assert found.elbo_sd == np.inf
     assert not found.converged
     whole = bqvi.fit(LogJoint(lambda t: -0.5 * np.square(t).sum(1), 2, gradient=None), method="bq", budget=80)

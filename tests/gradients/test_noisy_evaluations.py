@@ -89,7 +89,7 @@ def test_hyperparameters_are_a_mode_of_the_evidence_with_the_scale(monkeypatch):
 CENTRE = np.array([0.8, -0.5, 0.3])
 
 
-def student(seed, sd):
+def student(seed, sd, **noise):
     """A Student t with 5 degrees of freedom in three dimensions, with noise of sd."""
     rng = np.random.default_rng(seed)
 
@@ -102,13 +102,13 @@ def student(seed, sd):
         exact = -8.0 * gap / (5.0 + np.square(gap).sum(1, keepdims=True))
         return exact + sd * rng.standard_normal(theta.shape)
 
-    return LogJoint(log_prob, 3, gradient=gradient)
+    return LogJoint(log_prob, 3, gradient=gradient, **noise)
 
 
 def fitted(seed, **noise):
     start = Gaussian(np.zeros(3), np.eye(3))
     options = {"method": "bq", "start_from": start, "budget": 120, "tolerance": None, "seed": seed}
-    return bqvi.fit(student(seed, 1.0), **options, **noise)
+    return bqvi.fit(student(seed, 1.0, **noise), **options)
 
 
 def test_runs_with_known_noise(tmp_path):
@@ -118,8 +118,8 @@ def test_runs_with_known_noise(tmp_path):
     assert 0.03 < found.trace["elbo_sd"][-1] < 1.0
     assert found.warnings == ()
     found.save(tmp_path / "run.npz")
-    told = {"noise_sd": 1.0, "gradient_noise_sd": 1.0, "method": "bq", "budget": 120, "tolerance": None}
-    again = bqvi.fit(student(0, 1.0), resume=tmp_path / "run.npz", **told)
+    model = student(0, 1.0, noise_sd=1.0, gradient_noise_sd=1.0)
+    again = bqvi.fit(model, resume=tmp_path / "run.npz", method="bq", budget=120, tolerance=None)
     assert_allclose(again.q.mean, found.q.mean)
     assert_allclose(again.state.memory.noise_variances, 1.0)
 
@@ -136,22 +136,24 @@ def test_noise_that_the_log_joint_returns_is_used():
     assert abs(found.elbo - np.log(2.0 * np.pi)) < 3.0 * found.trace["elbo_sd"][-1] + 0.2
 
 
-MODEL, VALUES = student(0, 0.0), LogJoint(lambda t: -0.5 * np.square(t).sum(1), 3, gradient=None)
-
-
 @pytest.mark.parametrize(
-    ("model", "options", "error", "message"),
+    ("gradient", "noise", "message"),
     [
-        (MODEL, {"noise_sd": 1.0}, ValueError, "gradient_noise_sd was not"),
-        (MODEL, {"gradient_noise_sd": 1.0}, ValueError, "noise_sd was not"),
-        (MODEL, {"noise_sd": 1.0, "gradient_noise_sd": [1.0, 2.0]}, ValueError, r"a number or \(3,\)"),
-        (MODEL, {"noise_sd": 1.0, "gradient_noise_sd": -1.0}, ValueError, "not negative"),
-        (MODEL, {"noise_sd": -1.0, "gradient_noise_sd": 1.0}, ValueError, "noise_sd is -1.0"),
-        (VALUES, {"noise_sd": "unknown"}, ValueError, "bqvi.vbmc fits it"),
-        (VALUES, {"noise_sd": 1.0, "gradient_noise_sd": 1.0}, ValueError, "has no gradient"),
-        (VALUES, {"noise_sd": 1.0, "method": "pathwise"}, ValueError, "it is for 'bq'"),
+        (np.negative, {"noise_sd": 1.0}, "gradient_noise_sd was not"),
+        (np.negative, {"gradient_noise_sd": 1.0}, "noise_sd was not"),
+        (np.negative, {"noise_sd": 1.0, "gradient_noise_sd": [1.0, 2.0]}, r"a number or \(3,\)"),
+        (np.negative, {"noise_sd": 1.0, "gradient_noise_sd": -1.0}, "not negative"),
+        (np.negative, {"noise_sd": -1.0, "gradient_noise_sd": 1.0}, "noise_sd is -1.0"),
+        (None, {"noise_sd": "unknown"}, "bqvi.vbmc fits it"),
+        (None, {"noise_sd": 1.0, "gradient_noise_sd": 1.0}, "has no gradient"),
     ],
 )
-def test_what_has_no_place_is_named_before_any_work(model, options, error, message):
-    with pytest.raises(error, match=message):
-        bqvi.fit.steps(model, **({"method": "bq"} | options))
+def test_noise_that_has_no_place_is_named(gradient, noise, message):
+    with pytest.raises(ValueError, match=message):
+        LogJoint(lambda t: -0.5 * np.square(t).sum(1), 3, gradient=gradient, **noise)
+
+
+def test_noise_is_for_methods_that_keep_their_evaluations():
+    noisy = LogJoint(lambda t: -0.5 * np.square(t).sum(1), 3, gradient=None, noise_sd=1.0)
+    with pytest.raises(ValueError, match="it is for 'bq'"):
+        bqvi.fit.steps(noisy, method="score")

@@ -193,8 +193,10 @@ def test_too_few_evaluations_near_q_are_no_evidence():
 
 def fitted_to_values(name, seed):
     problem = next(one for one in problems() if one.name == name)
-    model = LogJoint(problem.log_joint, problem.dimension, vectorised=False, gradient=None)
-    found = bqvi.fit(model, method="bq", budget=60, seed=seed, **problem.bounds())
+    model = LogJoint(
+        problem.log_joint, problem.dimension, vectorised=False, gradient=None, **problem.bounds()
+    )
+    found = bqvi.fit(model, method="bq", budget=60, seed=seed)
     return found, problem.log_evidence
 
 
@@ -264,7 +266,7 @@ def test_a_fit_whose_noise_is_stated_too_small_has_not_converged():
         return -0.5 * np.square(theta).sum(1) - np.abs(theta[:, 0]) + 0.9 * rng.standard_normal(len(theta))
 
     with pytest.warns(UserWarning, match="The values vary by more than their noise"):
-        found = bqvi.fit(LogJoint(noisy, 2, gradient=None), method="bq", noise_sd=0.2, budget=80, seed=2)
+        found = bqvi.fit(LogJoint(noisy, 2, gradient=None, noise_sd=0.2), method="bq", budget=80, seed=2)
     assert not found.converged
 
 

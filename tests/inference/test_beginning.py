@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import bqvi
 from bqvi.calls.evaluations import Evaluations
-from bqvi.calls.plausible_search import PlausibleBoxSearch
-from bqvi.calls.settings import FROM_Q
+from bqvi.calls.laplace_search import LaplaceSearch
+from bqvi.calls.settings import LAPLACE
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.inference import fit_run
 from bqvi.models import LogJoint
@@ -149,11 +149,11 @@ def test_laplaces_gaussian_of_a_quadratic(room, steepness):
     curvature = steepness * (np.diag(np.linspace(0.5, 4.0, 10)) + 0.3)
     mode = np.linspace(-2.0, 2.0, 10)
     target = Quadratic(curvature, mode, room)
-    search = PlausibleBoxSearch(target(np.zeros((1, 10))), target, np.zeros(10), 0, FROM_Q)
+    search = LaplaceSearch(target(np.zeros((1, 10))), target, np.zeros(10), LAPLACE)
     mean, covariance = search.laplace(room)
     assert len(target.points) <= room + 1
     if np.isinf(room):
-        assert 0.5 * (mean - mode) @ curvature @ (mean - mode) < FROM_Q.gain
+        assert 0.5 * (mean - mode) @ curvature @ (mean - mode) < LAPLACE.gain
         assert_allclose(covariance, np.linalg.inv(curvature), rtol=1e-6)
         return
     gaps = target.points - mean

@@ -168,7 +168,7 @@ def test_a_density_that_ends_is_an_error_and_bounds_mend_it(method):
         bqvi.RunError, match=r"the log joint is -inf at x0 = -.*give bounds where the density"
     ):
         bqvi.fit(LogJoint(log_joint, 1), method=method, steps=50)
-    found = bqvi.fit(LogJoint(log_joint, 1), method=method, steps=300, samples=20, **BOX)
+    found = bqvi.fit(LogJoint(log_joint, 1, **BOX), method=method, steps=300, samples=20)
     # E_q[x] = a / b where the ELBO of a log-normal q is stationary; the bound of IWAE is another one
     assert abs(found.posterior.mean[0] - 2.0) < (0.3 if method in ("score", "pathwise") else 1.5)
 
@@ -236,10 +236,11 @@ def test_no_call_exceeds_the_budget_however_calls_are_made(method, options, how,
         pytest.skip("processes cost seconds")
     for budget in (30,) if how == "jobs" else (11, 30):
         tally = Tally(tmp_path / str(budget))
-        model = LogJoint(tally, 1, gradient=tally.slope, vectorised=False)
+        box = BOX if how == "bounds" else {}
+        model = LogJoint(tally, 1, gradient=tally.slope, vectorised=False, **box)
         with ThreadPoolExecutor(2) as threads:
             runs = {"jobs": bqvi.Run(n_jobs=2), "threads": bqvi.Run(executor=threads)}
-            way = {"run": runs.get(how, bqvi.Run())} | (BOX if how == "bounds" else {})
+            way = {"run": runs.get(how, bqvi.Run())}
             found = bqvi.fit(model, method=method, budget=budget, seed=1, **way, **options)
             assert tally.count == found.n_evaluations <= budget
             more = bqvi.fit(model, method=method, budget=budget + 13, resume=found, seed=1, **way, **options)

@@ -33,8 +33,8 @@ def test_half_bounded_parameters(gradient):
     """The density of ln of a gamma variable is near Gaussian: in the coordinates q has its moments to a few
     per cent.
     """
-    model = LogJoint(log_gamma, 2, gradient=gradient)
-    found = bqvi.fit(model, method="bq", budget=80, tolerance=None, seed=0, **BOX)
+    model = LogJoint(log_gamma, 2, gradient=gradient, **BOX)
+    found = bqvi.fit(model, method="bq", budget=80, tolerance=None, seed=0)
     posterior = found.posterior
     np.testing.assert_allclose(posterior.mean, SHAPES / RATES, rtol=0.02)
     np.testing.assert_allclose(np.sqrt(np.diag(posterior.covariance)), np.sqrt(SHAPES) / RATES, rtol=0.1)
@@ -43,9 +43,9 @@ def test_half_bounded_parameters(gradient):
 
 
 def test_the_elbo_of_fresh_draws_has_the_jacobian():
-    model = LogJoint(log_gamma, 2, gradient=slope)
-    kept = bqvi.fit(model, method="bq", budget=60, seed=0, **BOX)
-    fresh = bqvi.fit(model, method="bq", budget=60 + 400, elbo_samples=400, seed=0, **BOX)
+    model = LogJoint(log_gamma, 2, gradient=slope, **BOX)
+    kept = bqvi.fit(model, method="bq", budget=60, seed=0)
+    fresh = bqvi.fit(model, method="bq", budget=60 + 400, elbo_samples=400, seed=0)
     np.testing.assert_array_equal(kept.q.mean, fresh.q.mean)
     assert abs(kept.elbo - fresh.elbo) < 4.0 * fresh.trace["elbo_sd"][-1] + 4.0 * kept.trace["elbo_sd"][-1]
 
@@ -61,9 +61,9 @@ def test_errors_are_treated_as_the_run_says():
         return float(log_gamma(theta))
 
     def fit(errors=None):
-        model = LogJoint(failing, 2, gradient=None, vectorised=False)
         box = {**BOX, "plausible_lower": [3.0, 1.5], "plausible_upper": [9.0, 14.0]}
-        return bqvi.fit(model, method="bq", budget=40, seed=0, run=bqvi.Run(errors=errors), **box)
+        model = LogJoint(failing, 2, gradient=None, vectorised=False, **box)
+        return bqvi.fit(model, method="bq", budget=40, seed=0, run=bqvi.Run(errors=errors))
 
     for told, errors in (("KeyError", None), ("ArithmeticError|KeyError", "raise")):
         with pytest.raises(bqvi.RunError, match=told):
@@ -85,28 +85,31 @@ def test_a_fixed_and_a_bounded_parameter():
         assert theta[1] == 7.0
         return 0.0
 
-    model = LogJoint(log_joint, 2, gradient=lambda theta: np.zeros(2), vectorised=False)
-    found = bqvi.fit(model, method="bq", budget=30, seed=0, lower=[2.0, 7.0], upper=[5.0, 7.0])
+    model = LogJoint(
+        log_joint, 2, gradient=lambda theta: np.zeros(2), vectorised=False, lower=[2.0, 7.0], upper=[5.0, 7.0]
+    )
+    found = bqvi.fit(model, method="bq", budget=30, seed=0)
     assert found.elbo == pytest.approx(np.log(3.0), abs=1e-3)
     np.testing.assert_allclose(found.posterior.mean, [3.5, 7.0], atol=0.01)
 
 
 def test_runs_with_bounds_are_saved_and_resumed(tmp_path):
-    model = LogJoint(log_gamma, 2, gradient=slope)
-    whole = bqvi.fit(model, method="bq", steps=12, seed=0, **BOX)
-    bqvi.fit(model, method="bq", steps=5, seed=0, **BOX).save(tmp_path / "run.npz")
-    found = bqvi.fit(model, method="bq", steps=12, resume=tmp_path / "run.npz", **BOX)
+    model = LogJoint(log_gamma, 2, gradient=slope, **BOX)
+    whole = bqvi.fit(model, method="bq", steps=12, seed=0)
+    bqvi.fit(model, method="bq", steps=5, seed=0).save(tmp_path / "run.npz")
+    found = bqvi.fit(model, method="bq", steps=12, resume=tmp_path / "run.npz")
     np.testing.assert_array_equal(found.posterior.mean, whole.posterior.mean)
+    other = LogJoint(log_gamma, 2, gradient=slope, **(BOX | {"lower": -1.0}))
     with pytest.raises(ValueError, match="the run to resume had bounds"):
-        bqvi.fit(model, method="bq", budget=40, resume=tmp_path / "run.npz", **(BOX | {"lower": -1.0}))
+        bqvi.fit(other, method="bq", budget=40, resume=tmp_path / "run.npz")
 
 
 def test_workers_change_no_number():
-    model = LogJoint(log_gamma, 2, gradient=slope)
-    alone = bqvi.fit(model, method="bq", samples=3, budget=31, tolerance=None, **BOX)
+    model = LogJoint(log_gamma, 2, gradient=slope, **BOX)
+    alone = bqvi.fit(model, method="bq", samples=3, budget=31, tolerance=None)
     with ThreadPoolExecutor(2) as executor:
         found = bqvi.fit(
-            model, method="bq", samples=3, budget=31, tolerance=None, run=bqvi.Run(executor=executor), **BOX
+            model, method="bq", samples=3, budget=31, tolerance=None, run=bqvi.Run(executor=executor)
         )
     np.testing.assert_allclose(found.q.mean, alone.q.mean, rtol=1e-9)
     assert found.n_evaluations == alone.n_evaluations == 31
@@ -120,9 +123,9 @@ def test_known_evaluations_are_not_made_again_and_count():
         return log_gamma(theta)
 
     theta = np.array([[2.0, 4.0], [4.0, 8.0], [3.0, 6.0], [1.5, 3.0], [3.0, 9.0]])
-    model = LogJoint(counted, 2, gradient=slope)
+    model = LogJoint(counted, 2, gradient=slope, **BOX)
     known = (theta, log_gamma(theta), slope(theta))
-    found = bqvi.fit(model, method="bq", budget=25, evaluations=known, tolerance=None, **BOX)
+    found = bqvi.fit(model, method="bq", budget=25, evaluations=known, tolerance=None)
     assert len(calls) == 20
     assert found.n_evaluations == 25
     np.testing.assert_allclose(found.problem.model.coordinates.to_user(found.state.memory.points)[:5], theta)
@@ -140,8 +143,6 @@ ONE = (np.ones((1, 2)), np.zeros(1))
             ValueError,
             "evaluations was given with method 'pathwise'",
         ),
-        ({"lower": 0.0}, ValueError, "plausible_lower of x0 is missing"),
-        ({"lower": [0.0, 0.0, 0.0], "upper": 1.0}, ValueError, "lengths disagree: lower 3, dimension 2"),
         ({"evaluations": ONE}, ValueError, "evaluations has no gradients, and the log joint has"),
         ({"evaluations": ONE, "starts": 2}, ValueError, "evaluations is given, and starts is 2"),
         ({"evaluations": 3}, TypeError, "evaluations is a int; it must be"),
@@ -159,20 +160,39 @@ def test_what_has_no_place_is_named_before_any_work(options, error, message):
         bqvi.fit.steps(MODEL, **({"method": "bq"} | options))
 
 
-def test_other_models_have_no_bounds():
-    with pytest.raises(TypeError, match="lower was given, but model is a GaussianMixture"):
-        bqvi.fit(bqvi.models.GaussianMixture(2, np.eye(2)), np.eye(2), lower=0.0)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lower": 0.0}, "plausible_lower of x0 is missing"),
+        ({"lower": [0.0, 0.0, 0.0], "upper": 1.0}, "lengths disagree: lower 3, dimension 2"),
+        ({"lower": {"a": 0.0, "b": 0.0}, "upper": {"a": 1.0}}, "upper has a, and lacks b"),
+        (
+            {"lower": {"a": 0.0, "b": 0.0}, "upper": {"a": 1.0, "c": 2.0}},
+            "upper has c; the parameters are a, b",
+        ),
+        ({"lower": {"a": 0.0, "b": [0.0, 1.0]}}, "the lengths disagree"),
+    ],
+)
+def test_bounds_that_are_not_those_of_the_parameters_are_named(given, message):
+    with pytest.raises(ValueError, match=message):
+        LogJoint(log_gamma, 2, **given)
+
+
+def test_other_models_have_no_executor():
+    with pytest.raises(TypeError, match=r"run\.errors was given, but model is a GaussianMixture"):
+        bqvi.fit(bqvi.models.GaussianMixture(2, np.eye(2)), np.eye(2), run=bqvi.Run(errors="raise"))
 
 
 def test_a_gradient_of_another_function_is_reported():
-    wrong = LogJoint(log_gamma, 2, gradient=lambda theta: -slope(theta))
+    wrong = LogJoint(log_gamma, 2, gradient=lambda theta: -slope(theta), **BOX)
     with pytest.raises(bqvi.RunError, match="gradient is not that of the values") as caught:
-        bqvi.fit(wrong, method="bq", budget=20, **BOX)
+        bqvi.fit(wrong, method="bq", budget=20)
     assert caught.value.n_evaluations < 20
     assert caught.value.n_evaluations == len(caught.value.state.memory)
-    assert bqvi.fit(MODEL, method="bq", budget=40, **BOX).warnings == ()
-    values = LogJoint(log_gamma, 2, gradient=None)
-    assert bqvi.fit(values, method="bq", budget=20, tolerance=None, **BOX).warnings == ()
+    right = LogJoint(log_gamma, 2, gradient=slope, **BOX)
+    assert bqvi.fit(right, method="bq", budget=40).warnings == ()
+    values = LogJoint(log_gamma, 2, gradient=None, **BOX)
+    assert bqvi.fit(values, method="bq", budget=20, tolerance=None).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -222,7 +242,7 @@ def test_a_log_evidence_that_q_does_not_cover_is_reported():
 
     box = {"lower": [0.0, -np.pi], "upper": [np.inf, np.pi], "periodic": [1]}
     plausible = {"plausible_lower": [0.1, -1.0], "plausible_upper": [1.0, 1.0]}
-    found = bqvi.fit(LogJoint(log_joint, 2), method="bq", budget=40, **box, **plausible)
+    found = bqvi.fit(LogJoint(log_joint, 2, **box, **plausible), method="bq", budget=40)
     with pytest.warns(UserWarning, match="q does not cover the posterior") as told:
         assert found.pareto_k > 0.7
     assert found.warnings == (str(told[0].message),)

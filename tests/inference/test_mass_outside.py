@@ -23,11 +23,11 @@ def two(theta, second=0.4, apart=8.0):
 def fitted(f, known, **given):
     points = np.vstack([KNOWN, known]) if len(known) else KNOWN
     evaluations = (points, np.array([f(row) for row in points]))
-    model = LogJoint(f, 2, vectorised=False, gradient=None)
     box = {"plausible_lower": [-4.5, -1.5], "plausible_upper": [-1.5, 1.5]}
+    model = LogJoint(f, 2, vectorised=False, gradient=None, **(box | given))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return bqvi.fit(model, method="bq", budget=40, seed=0, evaluations=evaluations, **(box | given))
+        return bqvi.fit(model, method="bq", budget=40, seed=0, evaluations=evaluations)
 
 
 @pytest.mark.parametrize("noise_sd", [None, 0.01])
@@ -44,13 +44,13 @@ def test_names_and_units_are_those_of_the_user():
         return two(np.log(theta) * [3.0, 1.0]) - float(np.log(theta).sum())
 
     known = np.exp(KNOWN / [3.0, 1.0])
-    model = LogJoint(positive, 2, vectorised=False, gradient=None)
     points = np.vstack([known, [[np.exp(5.0 / 3.0), 1.0]]])
     values = np.array([positive(row) for row in points])
-    box = {"lower": 0.0, "plausible_lower": [0.2, 0.2], "plausible_upper": [0.7, 4.0]}
+    box = {"plausible_lower": {"a": 0.2, "b": 0.2}, "plausible_upper": {"b": 4.0, "a": 0.7}, "lower": 0.0}
+    model = LogJoint(positive, 2, vectorised=False, gradient=None, **box)
     with pytest.warns(UserWarning, match=r"at a = 5\.29449, b = 1, outside of q"):
         bqvi.fit(
-            model, method="bq", budget=40, seed=0, evaluations=(points, values), names=["a", "b"], **box
+            model, method="bq", budget=40, seed=0, evaluations=(points, values)
         )  # fmt: skip
 
 

@@ -106,10 +106,10 @@ def _vbmc(budget: int = 20, **given: Any) -> Case:
 
 
 def _fit(**given: Any) -> Case:
-    gradient = given.pop("gradient", None)
+    gradient, box = given.pop("gradient", None), given.pop("box", {})
 
     def arguments(f, **options):
-        model = bqvi.models.LogJoint(f, 2, vectorised=False, gradient=gradient)
+        model = bqvi.models.LogJoint(f, 2, vectorised=False, gradient=gradient, **box)
         return model, {"method": "bq", "budget": 24, "tolerance": None, "seed": 1} | given | options
 
     def run(f, **options):
@@ -150,10 +150,7 @@ CASES |= {
         method="iwae",
         samples=3,
         gradient=_slope,
-        lower=-9.0,
-        upper=9.0,
-        plausible_lower=-2.0,
-        plausible_upper=2.0,
+        box={"lower": -9.0, "upper": 9.0, "plausible_lower": -2.0, "plausible_upper": 2.0},
     ),
     "vbmc": _vbmc(),
     "vbmc with gradients": _vbmc(gradient=_slope),

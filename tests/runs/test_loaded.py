@@ -25,7 +25,7 @@ RESULTS = {
     "vbmc": lambda: bqvi.vbmc(log_joint, plausible_lower=[-2.0] * 2, plausible_upper=[2.0] * 2, budget=20),
     "integrate": lambda: bqvi.integrate(lambda x: np.exp(log_joint(x)), NORMAL, 20),
     "sampling": lambda: bqvi.integrate(lambda x: np.exp(log_joint(x)), NORMAL, 64, method="qmc"),
-    "bq": lambda: bqvi.fit(bqvi.adapters.from_function(log_joint, 2), method="bq", budget=20),
+    "bq": lambda: bqvi.fit(bqvi.adapters.TargetModel(log_joint, 2), method="bq", budget=20),
     "cavi": lambda: bqvi.fit(bqvi.models.GaussianMixture(2, "full"), ROWS),
     "bounds": lambda: bqvi.evidence_bounds(log_joint, NORMAL, 400, replicates=2),
 }

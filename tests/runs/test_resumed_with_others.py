@@ -11,6 +11,7 @@ from bqvi.models import LogJoint
 from gp.measures import Empirical, Gaussian
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+POSED = (*BOX, "lower", "upper", "noise_sd", "gradient_noise_sd", "periodic")
 
 
 def bump(x):
@@ -39,8 +40,9 @@ def integrated(f=never, measure=None, **given):
 
 
 def fitted(f=never, gradient=None, **given):
-    model = LogJoint(f, 2, gradient=gradient)
-    return bqvi.fit(model, **({"method": "bq", "budget": 14, "seed": 0} | BOX | given))
+    posed = {name: given.pop(name) for name in tuple(given) if name in POSED}
+    model = LogJoint(f, 2, gradient=gradient, **(BOX | posed))
+    return bqvi.fit(model, **({"method": "bq", "budget": 14, "seed": 0} | given))
 
 
 def bounded(f=never, proposal=None, **given):

@@ -166,8 +166,17 @@ THETA = np.random.default_rng(1).uniform(-1.9, 1.9, (12, 2))
 VALUES = np.array([_log_density(row) for row in THETA])
 GIVEN = {
     "vbmc": bqvi.vbmc.steps,
-    "fit": lambda f, **more: bqvi.fit.steps(
-        LogJoint(f, 2, vectorised=False, gradient=None), method="bq", **more
+    "fit": lambda f, plausible_lower, plausible_upper, **more: bqvi.fit.steps(
+        LogJoint(
+            f,
+            2,
+            vectorised=False,
+            gradient=None,
+            plausible_lower=plausible_lower,
+            plausible_upper=plausible_upper,
+        ),
+        method="bq",
+        **more,
     ),
     "integrate": lambda f, plausible_lower, plausible_upper, **more: bqvi.integrate.steps(
         f, Uniform(plausible_lower, plausible_upper), vectorised=False, method="wsabi-l", log=True, **more

@@ -66,21 +66,20 @@ def test_the_scale_is_that_of_generalised_least_squares(with_slopes):
 def test_a_cheap_model_may_have_the_gradient_that_the_log_joint_lacks(seed):
     """A Gaussian whose precision the cheap model has wrong, against its evidence in closed form."""
     precision = np.array([[1.5, 0.6, 0.0], [0.6, 2.0, -0.4], [0.0, -0.4, 0.8]])
-    cheap = bqvi.adapters.from_function(
-        lambda t: float(-0.45 * t @ precision @ t), 3, gradient=lambda t: -0.9 * precision @ t
-    )
+    cheap = bqvi.adapters.TargetModel(
+        lambda t: float(-0.45 * t @ precision @ t), 3,
+        lambda t: (float(-0.45 * t @ precision @ t), -0.9 * precision @ t),
+    )  # fmt: skip
     found = bqvi.vbmc(
         lambda t: float(-0.5 * t @ precision @ t), plausible_lower=[-2.0] * 3, plausible_upper=[2.0] * 3,
-        cheap=cheap, cheap_budget=30, budget=20, seed=seed,
+        cheap=(cheap, 30), budget=20, seed=seed,
     )  # fmt: skip
     right = 1.5 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
     assert found.log_evidence == pytest.approx(right, abs=0.01)
 
 
 def test_the_log_joint_itself_is_known_at_its_first_points():
-    found = bqvi.vbmc(
-        PROBLEM.log_joint, **PROBLEM.bounds(), budget=8, cheap=PROBLEM.log_joint, cheap_budget=50
-    )
+    found = bqvi.vbmc(PROBLEM.log_joint, **PROBLEM.bounds(), budget=8, cheap=(PROBLEM.log_joint, 50))
     alone = bqvi.vbmc(PROBLEM.log_joint, **PROBLEM.bounds(), budget=8)
     error = abs(found.log_evidence - PROBLEM.log_evidence)
     assert error < 0.05 < abs(alone.log_evidence - PROBLEM.log_evidence)
@@ -93,7 +92,7 @@ def test_the_log_joint_itself_is_known_at_its_first_points():
 
 
 def test_an_improper_cheap_model_is_left_out_and_reported():
-    found = bqvi.vbmc(PROBLEM.log_joint, **PROBLEM.bounds(), budget=16, cheap=lambda x: 0.0, cheap_budget=40)
+    found = bqvi.vbmc(PROBLEM.log_joint, **PROBLEM.bounds(), budget=16, cheap=(lambda x: 0.0, 40))
     assert abs(found.log_evidence - PROBLEM.log_evidence) < max(0.1, 4 * found.log_evidence_sd)
     assert any("cheap model was not used" in message for message in found.warnings)
     assert found.n_cheap_evaluations == 40
@@ -103,15 +102,13 @@ def test_with_a_cheap_model_of_another_posterior_the_evidence_is_right():
     def elsewhere(x):
         return -2.0 * float((x - 4.0) @ (x - 4.0))
 
-    found = bqvi.vbmc(
-        PROBLEM.log_joint, **PROBLEM.bounds(), cheap_budget=20, budget=25, cheap=elsewhere, tolerance=None
-    )
+    found = bqvi.vbmc(PROBLEM.log_joint, **PROBLEM.bounds(), budget=25, cheap=(elsewhere, 20), tolerance=None)
     assert abs(found.log_evidence - PROBLEM.log_evidence) < max(0.05, 4 * found.log_evidence_sd)
 
 
 def test_runs_that_are_cut_short_are_resumed_from_either_model(tmp_path):
-    options = {**PROBLEM.bounds(), "budget": 7, "cheap_budget": 12}
-    whole = bqvi.vbmc(PROBLEM.log_joint, **options, cheap=PROBLEM.log_joint)
+    options = {**PROBLEM.bounds(), "budget": 7}
+    whole = bqvi.vbmc(PROBLEM.log_joint, **options, cheap=(PROBLEM.log_joint, 12))
     for model in ("cheap", "expensive"):
         calls = []
 
@@ -124,18 +121,19 @@ def test_runs_that_are_cut_short_are_resumed_from_either_model(tmp_path):
         models = {"cheap": PROBLEM.log_joint, "expensive": PROBLEM.log_joint, model: failing}
         path = tmp_path / f"{model}.npz"
         with pytest.raises(bqvi.RunInterrupted):
-            bqvi.vbmc(models["expensive"], **options, cheap=models["cheap"], run=bqvi.Run(checkpoint=path))
-        again = bqvi.vbmc(PROBLEM.log_joint, **options, cheap=PROBLEM.log_joint, resume=path)
+            bqvi.vbmc(
+                models["expensive"], **options, cheap=(models["cheap"], 12), run=bqvi.Run(checkpoint=path)
+            )
+        again = bqvi.vbmc(PROBLEM.log_joint, **options, cheap=(PROBLEM.log_joint, 12), resume=path)
         assert np.array_equal(again.theta, whole.theta)
         assert again.log_evidence == whole.log_evidence
         assert again.n_cheap_evaluations == 12
-    del options["cheap_budget"]
     assert bqvi.vbmc(PROBLEM.log_joint, **options, resume=path).log_evidence == whole.log_evidence
 
 
 def test_the_engine_of_two_models_keeps_the_contract():
     """Interrupted on the cheap model, at its last evaluation, and on the log joint."""
-    options = {**PROBLEM.bounds(), "budget": 7, "cheap_budget": 12, "cheap": PROBLEM.log_joint}
+    options = {**PROBLEM.bounds(), "budget": 7, "cheap": (PROBLEM.log_joint, 12)}
     check_engine(
         lambda path: bqvi.vbmc.steps(PROBLEM.log_joint, **options, resume=path),
         lambda found: (found.log_evidence, found.n_evaluations, found.n_cheap_evaluations),
@@ -144,7 +142,7 @@ def test_the_engine_of_two_models_keeps_the_contract():
 
 
 def test_a_file_with_evaluations_of_the_cheap_model_only_is_not_overwritten(tmp_path):
-    options = {**PROBLEM.bounds(), "budget": 7, "cheap_budget": 12, "cheap": PROBLEM.log_joint}
+    options = {**PROBLEM.bounds(), "budget": 7, "cheap": (PROBLEM.log_joint, 12)}
     path = tmp_path / "run.npz"
     run = bqvi.vbmc.steps(PROBLEM.log_joint, **options, run=bqvi.Run(checkpoint=path))
     next(run)
@@ -161,7 +159,7 @@ def test_a_file_with_evaluations_of_the_cheap_model_only_is_not_overwritten(tmp_
 
 
 def test_workers_and_questions_begin_with_the_log_joint():
-    options = {**PROBLEM.bounds(), "budget": 7, "cheap_budget": 11, "cheap": PROBLEM.log_joint}
+    options = {**PROBLEM.bounds(), "budget": 7, "cheap": (PROBLEM.log_joint, 11)}
     run = bqvi.vbmc.steps(PROBLEM.log_joint, **options)
     asked = run.ask(2)
     assert asked.shape == (2, 2)
@@ -176,10 +174,10 @@ def test_workers_and_questions_begin_with_the_log_joint():
     ("options", "error", "message"),
     [
         ({"cheap": 3}, TypeError, "cheap is 3; it must be a function"),
-        ({"cheap_budget": 20}, ValueError, "cheap_budget is 20, and there is no cheap model"),
-        ({"cheap": PROBLEM.log_joint, "cheap_budget": 2}, ValueError, "cheap_budget is 2"),
+        ({"cheap": (3, 20)}, TypeError, r"cheap is \(3, 20\); it must be a function"),
+        ({"cheap": (PROBLEM.log_joint, 2)}, ValueError, r"cheap\[1\] is 2"),
         (
-            {"cheap": bqvi.adapters.from_function(PROBLEM.log_joint, 2, names=("a", "b"))},
+            {"cheap": bqvi.adapters.TargetModel(PROBLEM.log_joint, ("a", "b"))},
             ValueError,
             "cheap has parameters a, b",
         ),

@@ -1,14 +1,10 @@
-"""The search for a plausible box where none is given, by the mode and the curvature of the log joint.
+"""The search for Laplace's Gaussian, by a climb to a mode of the log joint and the curvature there.
 
-    Sobol points of a first box  ->  climb from the best of them  ->  curvature at the mode
-                                 ->  climbs from points above Laplace's quadratic  ->  the box
+    the start  ->  a climb from it  ->  the curvature at the mode  ->  Newton steps
+
 The curvature is a difference of gradients for each axis; from values alone, second differences along the
-axes. The box is that of Laplace's Gaussian, `PlausibleSearch.half_width` standard deviations to either side,
-enlarged to contain other modes and those Sobol points whose share of a simple Monte Carlo estimate over the
-first box is not small against Laplace's evidence, as happens where the mode is in the neck of a funnel. In
-directions where the log joint is not concave, the widths of the first box are used; where the log joint is
-finite nowhere, the box of the prior is used if it is known. The first box is 2 to either side of a start; the
-search is in coordinates in which it is [-1, 1]^D. The search is deterministic: one that was cut short is run
+axes. In directions where the log joint is not concave, the widths are 1; where the log joint fails at the
+start, Sobol points of boxes around it follow. The search is deterministic: one that was cut short is run
 again, and looks up the points that have been evaluated.
 """
 
@@ -21,29 +17,27 @@ import numpy as np
 
 from bqvi.calls.climb import Ends, climb, rows_of
 from bqvi.calls.evaluations import Evaluations
-from bqvi.calls.settings import PLAUSIBLE, PlausibleSearch
+from bqvi.calls.settings import LAPLACE, LaplaceSearchSettings
 from gp.laplace import LaplaceGaussian
 from gp.low_discrepancy import scrambled_sobol
 
 _FLAT = 1e-8
-"""The curvature, per squared half width of the first box, below which the log joint counts as flat."""
+"""The curvature below which the log joint counts as flat."""
 
 
 class _EndError(Exception):
     """Raised to end the search."""
 
 
-class PlausibleBoxSearch:
-    """A search in coordinates (D,) whose first box is [-1, 1]^D.
+class LaplaceSearch:
+    """A search in coordinates (D,) in which a Gaussian at the start has unit covariance.
 
     Parameters
     ----------
     made : the evaluations so far.
     evaluate : a function of points (m, D) that evaluates them and returns all evaluations so far; None where
         the budget or the time does not allow it.
-    start : the first point (D,). seed : the seed of the Sobol points.
-    wide : the lower and upper ends (2, D) of the box that is returned where no evaluation is finite; by
-        default the first box.
+    start : the first point (D,). settings : of the search.
     """
 
     def __init__(
@@ -51,30 +45,20 @@ class PlausibleBoxSearch:
         made: Evaluations,
         evaluate: Callable[[np.ndarray], Evaluations | None],
         start: np.ndarray,
-        seed: int,
-        settings: PlausibleSearch = PLAUSIBLE,
-        wide: np.ndarray | None = None,
+        settings: LaplaceSearchSettings = LAPLACE,
     ) -> None:
-        self.made, self._evaluate, self._start, self._seed = made, evaluate, start, seed
-        self._settings = settings
-        self._wide = wide
-        self._gaussian = LaplaceGaussian(np.full(len(start), settings.half_width**2), np.eye(len(start)))
+        self.made, self._evaluate, self._start, self._settings = made, evaluate, start, settings
+        self._gaussian = LaplaceGaussian(np.ones(len(start)), np.eye(len(start)))
         self._modes: list[int] = []
         self._curved = False
         self._design = np.zeros(0, int)
-
-    def run(self) -> tuple[np.ndarray, np.ndarray]:
-        """The ends (D,), (D,) of the box, after as much of the search as the budget allows."""
-        with suppress(_EndError):
-            self._search()
-        return self.box()
 
     def laplace(self, room: float) -> tuple[np.ndarray, np.ndarray]:
         """The mode (D,) and the covariance (D, D) of Laplace's approximation.
 
         Where ``room``, the number of evaluations that the search may make, does not suffice for a difference
         of gradients along each axis, the curvature is estimated from the gradients that are known. Where the
-        log joint is finite nowhere, or the budget ends first, it is that of the first box.
+        log joint is finite nowhere, or the budget ends first, it is the identity.
         """
         before, measured = len(self.made), False
         with suppress(_EndError):
@@ -89,7 +73,7 @@ class PlausibleBoxSearch:
             self._from_climb()
         return self._approximation()
 
-    def refined(self, other: PlausibleBoxSearch) -> tuple[np.ndarray, np.ndarray]:
+    def refined(self, other: LaplaceSearch) -> tuple[np.ndarray, np.ndarray]:
         """The mode (D,), by Newton steps from the start with the covariance (D, D) of another search."""
         self._gaussian, self._curved = other._gaussian, other._curved
         with suppress(_EndError):
@@ -107,21 +91,6 @@ class PlausibleBoxSearch:
         mode = self._start if self.mode is None else self.made.points[self.mode]
         return mode, self._gaussian.covariance
 
-    def box(self) -> tuple[np.ndarray, np.ndarray]:
-        """The ends (D,), (D,) of the box from the evaluations so far."""
-        low, high = -np.ones(len(self._start)), np.ones(len(self._start))
-        good = self._design[~self.made.failed[self._design]]
-        if not len(good):
-            return (low, high) if self._wide is None else (self._wide[0], self._wide[1])
-        modes = self._modes or [int(good[np.argmax(self.made.values[good])])]
-        half = self._settings.half_width * np.sqrt(np.diag(self._gaussian.covariance))
-        centres = self.made.points[modes]
-        lower, upper = (centres - half).min(0), (centres + half).max(0)
-        if not self._curved:
-            return np.minimum(lower, low), np.maximum(upper, high)
-        beside = self._mass_beside(lower, upper)
-        return np.vstack([lower, beside]).min(0), np.vstack([upper, beside]).max(0)
-
     def rows(self, points: np.ndarray) -> np.ndarray:
         """The rows of the points (m, D) among the evaluations; missing evaluations are made."""
         found = rows_of(self.made.points, points)
@@ -136,21 +105,6 @@ class PlausibleBoxSearch:
         made = self._evaluate(points)
         self.made = self.made if made is None else made
         return made is not None
-
-    def _search(self) -> None:
-        self._explore()
-        self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
-        self._curve()
-        self._newton()
-        for _ in range(2):  # further modes, up to 7 nats below the first beyond D / 2
-            row = self._unexplained()
-            if row is None:
-                return
-            self._design = self._design[self._design != row]
-            mode = self._climbed(row)
-            least = self.made.values[self._modes[0]] - 0.5 * len(self._start) - 7.0
-            if self.made.values[mode] > least:
-                self._modes.append(mode)
 
     def _curve(self) -> None:
         """Laplace's Gaussian from differences along each axis."""
@@ -182,16 +136,14 @@ class PlausibleBoxSearch:
         self._bend(curvature)
 
     def _bend(self, curvature: np.ndarray) -> None:
-        instead = self._settings.half_width**2
-        self._gaussian, self._curved = LaplaceGaussian.of(curvature, _FLAT, instead)
+        self._gaussian, self._curved = LaplaceGaussian.of(curvature, _FLAT, 1.0)
 
     def _explore(self) -> None:
-        """Evaluate the start and Sobol points and, where all of them fail, Sobol points of other boxes."""
+        """Evaluate the start and, where it fails, Sobol points of boxes around it."""
         dimension, boxes = len(self._start), self._settings.boxes
         count = dimension + 3
-        cube = 2.0 * scrambled_sobol(dimension, (1 + len(boxes)) * count, self._seed) - 1.0
-        first = cube[:count] if self._settings.explores else cube[:0]
-        self._design = self.rows(np.concatenate([self._start[None], first]))
+        cube = 2.0 * scrambled_sobol(dimension, (1 + len(boxes)) * count, 0) - 1.0
+        self._design = self.rows(self._start[None])
         for part, size in enumerate(boxes, start=1):
             if not self.made.failed[self._design].all():
                 return
@@ -205,10 +157,8 @@ class PlausibleBoxSearch:
         dimension, settings = len(self._start), self._settings
         by_slopes = self.made.gradients is not None
         most = 3 * dimension + 15
-        gain = settings.gain if by_slopes else 0.5
-        ends = Ends.by(by_slopes, dimension, gain, most)
-        if by_slopes and settings.past_overshoots:
-            ends = Ends(most, gain)
+        # a climb with gradients goes on after a point that gains little: a mode need not be a typical point
+        ends = Ends(most, settings.gain) if by_slopes else Ends.by(False, dimension, 0.5, most)
         rows = climb(self, self.made.points[row], ends).rows
         return rows[int(np.argmax(self.made.values[list(rows)]))]
 
@@ -277,25 +227,3 @@ class PlausibleBoxSearch:
             else:
                 step = min(max(aim * along**-0.5, 0.01 * step), 1e3)
         return found
-
-    def _unexplained(self) -> int | None:
-        """The row of the point outside the box farthest above Laplace's quadratic; None if not by enough."""
-        mode, made = self._modes[0], self.made
-        good = self._design[~made.failed[self._design]]
-        lower, upper = self.box()
-        good = good[((made.points[good] < lower) | (made.points[good] > upper)).any(1)]
-        if not len(good):
-            return None
-        depth = self._gaussian.depths(made.points[good] - made.points[mode])
-        excess = made.values[good] - made.values[mode] + 0.9 * depth
-        at = int(np.argmax(excess))
-        return int(good[at]) if excess[at] > 3.0 else None
-
-    def _mass_beside(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-        """Points (m, D) outside of a box with a considerable share of a Monte Carlo estimate of Z."""
-        made, mode, dimension = self.made, self._modes[0], len(self._start)
-        points, values = made.points[self._design[1:]], made.values[self._design[1:]]
-        mass = values + dimension * np.log(2.0) - np.log(len(points))
-        found = mass > made.values[mode] + self._gaussian.log_volume - 3.0
-        found &= ((points < lower) | (points > upper)).any(1) & (np.abs(points) <= 1.0).all(1)
-        return points[found]
