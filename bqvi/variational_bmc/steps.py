@@ -175,16 +175,20 @@ def _first_error(before: State, log_evidence: float, divergence: float) -> float
 
 
 def _rise(before: State, state: State) -> float:
-    """The rise of the highest value, in nats, over the latest half of the evaluations.
+    """The nats by which the highest value may rise, by its rise over the latest half of the evaluations.
 
-    It may rise as much again. After the first design, it is the excess of the highest value over the median.
+    It may rise as much again, or as the geometric series that begins with the quarter before, which has no
+    end where that rise was less; rises by D / 2 are those among draws of a known posterior. After the first
+    design, it is the excess of the highest value over the median.
     """
     if not before.rows and not state.given:
         return float(state.usable.values.max() - np.median(state.usable.values))
-    values = state.evaluations.values[
-        ~state.evaluations.failed
-    ]  # those below a cliff may have been the highest
-    return float(values.max() - values[: (len(values) + 1) // 2].max())
+    # values below a cliff may have been the highest
+    best = np.maximum.accumulate(state.evaluations.values[~state.evaluations.failed])
+    earlier, latest = np.diff(best[[(len(best) - 1) // 4, (len(best) - 1) // 2, -1]])
+    if latest <= max(0.5 * earlier, 0.5 * state.evaluations.points.shape[1]):
+        return float(latest)
+    return float(latest**2 / (earlier - latest)) if latest < earlier else np.inf
 
 
 def _divergence(before: State, state: State) -> float:

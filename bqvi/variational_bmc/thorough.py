@@ -6,7 +6,6 @@ for, and its record takes the place of the last one. The state of the run is not
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +23,7 @@ from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, RESULT
 from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import record
 from bqvi.variational_bmc.stopping import judge
-from bqvi.variational_bmc.undeclared_noise import differ, differing, understated
+from bqvi.variational_bmc.undeclared_noise import differing, understated
 from bqvi.variational_bmc.user_units import UserUnits
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.measures import GaussianMixture
@@ -120,11 +119,16 @@ def _reasons(run: VBMCRun, q: GaussianMixture, held_out: HeldOut | None) -> tupl
 def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tuple[str, ...]:
     """Warnings about the arguments of the run and its course."""
     pair = None if run.settings.noise_unknown else differing(state.evaluations.censored)
-    sd = math.sqrt(estimate.surrogate.fitted_noise)
-    noise, good = state.evaluations.noise_variance, state.evaluations.good
+    noise, good, differ = state.evaluations.noise_variance, state.evaluations.good, ""
+    if pair is not None:
+        differ = (
+            f"The log joint was {pair[0]:.6g} and {pair[1]:.6g} at nearly the same point, although it was "
+            "declared exact. A noise was therefore fitted, with a standard deviation of "
+            f'{estimate.surrogate.fitted_noise**0.5:.2g}: give noise_sd (a number, a function or "unknown").'
+        )
     return (
         *(() if noise is None else unstated_noise(noise[good])),
-        *(() if pair is None else (differ(pair, sd),)),
+        *([differ] if differ else []),
         *returns_density(state.evaluations, run.coordinates),
         *((_UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
     )

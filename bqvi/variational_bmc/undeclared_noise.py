@@ -94,15 +94,6 @@ def again(made: Evaluations, surrogate: Surrogate) -> np.ndarray:
     return made.points[[best]] + 1e-9
 
 
-def differ(values: tuple[float, float], sd: float) -> str:
-    """The warning on two ``values`` at nearly the same point, with the ``sd`` of the fitted noise, nats."""
-    return (
-        f"The log joint was {values[0]:.6g} and {values[1]:.6g} at nearly the same point, although it was "
-        f"declared exact. A noise was therefore fitted, with a standard deviation of {sd:.2g}: give noise_sd "
-        '(a number, a function or "unknown").'
-    )
-
-
 def understated(made: Evaluations, surrogate: Surrogate) -> tuple[str, ...]:
     """The reason that values vary by more than the noise that was stated, if the evidence shows it.
 

@@ -55,7 +55,10 @@ class Sum(Algebra):
         return reduce(_sum, (differentiable(term).derivatives(x, y) for term in self.terms))
 
     def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        return reduce(_diagonal_sum, (differentiable(term).diagonal_derivatives(x) for term in self.terms))
+        return reduce(
+            lambda a, b: DiagonalDerivatives(a.k + b.k, a.k_x + b.k_x, a.k_y + b.k_y, a.k_xy + b.k_xy),
+            (differentiable(term).diagonal_derivatives(x) for term in self.terms),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,10 +190,6 @@ def _distributed(kernels: Sequence[Kernel], values: Sequence[Array]) -> tuple[Ke
 
 def _sum(a: Derivatives, b: Derivatives) -> Derivatives:
     return Derivatives(a.k + b.k, a.k_x + b.k_x, a.k_y + b.k_y, a.k_xy + b.k_xy)
-
-
-def _diagonal_sum(a: DiagonalDerivatives, b: DiagonalDerivatives) -> DiagonalDerivatives:
-    return DiagonalDerivatives(a.k + b.k, a.k_x + b.k_x, a.k_y + b.k_y, a.k_xy + b.k_xy)
 
 
 def _product(a: Derivatives, b: Derivatives) -> Derivatives:

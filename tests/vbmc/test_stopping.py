@@ -4,10 +4,13 @@ threshold.
 
 import math
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from bqvi.pareto import PARETO
+from bqvi.variational_bmc import steps
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, WEIGHTS
 from bqvi.variational_bmc.state import Row
 from bqvi.variational_bmc.stopping import judge, needs_test, verifies
@@ -181,3 +184,19 @@ def test_the_thorough_estimate_is_made_again_after_a_tenth_more_evaluations():
     assert not due(100, 111, 122)
     assert due(100, 111, 123)
     assert not verifies((replace(GOOD, effective_share=0.0),) * 10, TOLERANCE)
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.5, 0.7, 0.9])
+def test_the_highest_value_may_rise_as_a_geometric_series_does(ratio):
+    """Rises of 800 (1 - r) and 800 (1 - r) r leave 800 r^2; those that do not decrease have no limit."""
+
+    def rise(values):
+        made = SimpleNamespace(values=values, failed=values < -1e4, points=np.zeros((len(values), 2)))
+        return steps._rise(SimpleNamespace(rows=[None]), SimpleNamespace(evaluations=made, given=False))
+
+    values = -800.0 * np.repeat([1.0, ratio, ratio**2], [11, 10, 20])
+    values[[3, 15, 30]] = -900.0
+    expected = max(800.0 * ratio**2, 800.0 * ratio * (1.0 - ratio))
+    assert rise(np.append(-1e5, values)) == pytest.approx(expected)
+    assert rise(np.linspace(-5000.0, -4000.0, 41)) == np.inf
+    assert rise(np.linspace(-5.0, -4.0, 41)) == pytest.approx(0.5)
