@@ -145,18 +145,17 @@ def selected(state: State, frame: Frame, psi: np.ndarray | None, step: Inference
 
 
 def short_fit(
-    state: State, frame: Frame, psi: np.ndarray | None, settings: Settings, iterations: int
-) -> Candidate:
-    """The fit of the evaluations in a frame, with the first threshold, by a few iterations.
+    state: State, frame: Frame, psi: np.ndarray | None, settings: Settings
+) -> tuple[np.ndarray, float]:
+    """Hyperparameters (P,) and log evidence of the evaluations in a frame, by a few iterations.
 
     Parameters
     ----------
     state : the state with the evaluations. frame : a frame. psi : the start, or None for the defaults.
-    settings : the settings of the run. iterations : the most iterations.
+    settings : the settings of the run.
     """
-    threshold = SHAPING.deep * len(frame.shift)
-    data = _shaped_data(state, frame, threshold, settings)
-    return Candidate(frame, threshold, data, *fit(data, psi, iterations))
+    data = _shaped_data(state, frame, SHAPING.deep * len(frame.shift), settings)
+    return fit(data, psi, FITTING.first_iterations)
 
 
 def _keeps(state: State, data: Data, step: InferenceStep) -> bool:

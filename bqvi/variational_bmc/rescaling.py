@@ -7,6 +7,7 @@ and the user's units between bounds (:mod:`user_units`) are used where this evid
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from bqvi.importance import resampled
-from bqvi.variational_bmc.frame_selection import Candidate, next_frame, rescaled, selected, short_fit
+from bqvi.variational_bmc.frame_selection import next_frame, selected, short_fit
 from bqvi.variational_bmc.gradient_scaling import FittedScaling
 from bqvi.variational_bmc.modes import connected
 from bqvi.variational_bmc.scaling import Scaling, led_by, unlike
@@ -78,49 +79,33 @@ def _is_of_values(state: State) -> bool:
 
 
 def _most_likely(state: State, x: np.ndarray, step: InferenceStep) -> Scaling | None:
-    """The map with the largest evidence, by short fits: first the leading coordinate, then the rate.
+    """The map with the largest evidence, by one short fit each: first the leading coordinate, then the rate.
 
-    The leading coordinate is that of the largest evidence at a mild rate, which is doubled while the evidence
-    rises and then searched about its maximum. None where the present map has a larger one, or no map at all,
-    where there are no coordinates to be led, and where the draws x (m, D) nearly coincide.
+    None where the present map has a larger one, where there are no coordinates to be led, and where the draws
+    x (m, D) of the posterior nearly coincide.
     """
-    now, mild, often = state.frame.scaling, SCALINGS.change, FITTING.first_iterations
 
-    def fitted(by: Scaling | UserUnits | None, start: Candidate, iterations: int) -> Candidate:
+    def evidence(by: Scaling | UserUnits | None, psi: np.ndarray) -> float:
         with suppress(np.linalg.LinAlgError):
             values = _with_map(state, by, x)
-            return short_fit(values, next_frame(values), start.psi, step.settings, iterations)
-        return replace(start, evidence=-np.inf)
-
-    def lowered(factor: float) -> float:
-        tried.append(fitted(led_by(x, k, factor * change), max(tried), often))
-        return min(-tried[-1].evidence, 1e300)
+            return max(short_fit(values, next_frame(values), psi, step.settings)[1], -1e300)
+        return -1e300
 
     if x.shape[1] < 2:
         return None
-    try:
-        plain = _with_map(state, None, x)
-        frame = next_frame(plain)
-    except np.linalg.LinAlgError:
-        return None
-    known = None if now is not None or state.psi is None else rescaled(state.psi, state.frame, frame)
-    without = short_fit(plain, frame, known, step.settings, step.settings.fits)
-    pairs = [(k, change) for k in range(x.shape[1]) for change in (mild, -mild)]
-    firsts = [fitted(led_by(x, *pair), without, 2) for pair in pairs]
-    best = max(firsts)
-    if now is None and not without < best:
-        return None
-    k, change = pairs[firsts.index(best)]
-    tried, size = [best], 1.0
-    while 2.0 * size * mild < SCALINGS.steepest and tried[-1] is max(tried):
-        size *= 2.0
-        tried.append(fitted(led_by(x, k, size * change), tried[-1], often))
-    minimize_scalar(
-        lowered, bounds=(0.25 * size, size), method="bounded", options={"maxiter": SCALINGS.search}
-    )
-    best = max(tried)
-    present, found = without if now is None else fitted(now, best, often), best.frame.scaling
-    return found if isinstance(found, Scaling) and present < best else None
+    with suppress(np.linalg.LinAlgError):
+        values = _with_map(state, None, x)
+        psi, without = short_fit(values, next_frame(values), None, step.settings)
+        pairs = [(k, change) for k in range(x.shape[1]) for change in (SCALINGS.change, -SCALINGS.change)]
+        k, change = max(pairs, key=lambda pair: evidence(led_by(x, *pair), psi))
+        search = minimize_scalar(
+            lambda size: -evidence(led_by(x, k, math.copysign(size, change)), psi),
+            bounds=(0.0, SCALINGS.steepest), method="bounded", options={"maxiter": SCALINGS.search},
+        )  # fmt: skip
+        now = state.frame.scaling
+        present = without if now is None else evidence(now, psi)
+        return led_by(x, k, math.copysign(search.x, change)) if -search.fun > present else None
+    return None
 
 
 def wasteful(estimate: Estimate) -> bool:

@@ -7,8 +7,14 @@ import pytest
 from scipy.stats import norm
 
 import bqvi
+from bqvi.calls import Evaluations
+from bqvi.importance import resampled
 from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.frame_selection import next_frame, selected
+from bqvi.variational_bmc.rescaling import _evidence, _most_likely, _with_map
 from bqvi.variational_bmc.scaling import Scaling, led_by, unlike
+from bqvi.variational_bmc.state import InferenceStep, Settings, begun
+from bqvi.variational_bmc.steps import design
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems import hard_posteriors
 from experiments.problems.known_posteriors import gskl
@@ -77,6 +83,32 @@ def test_a_mixture_behind_the_map_has_the_moments_of_its_draws():
     q = DiagonalMixture(np.array([0.3, 0.7]), np.array([[-1.0] * 4, [0.5] * 4]), np.full((2, 4), 0.6))
     x, measure = frame.out(Frame(np.zeros(4), np.eye(4)).measure(q).sample(100_000, 0)), frame.measure(q)
     assert gskl(measure.mean, measure.covariance, x.mean(0), np.cov(x.T)) < 0.01
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_where_the_sd_of_errors_is_unknown_a_map_is_found_that_is_as_likely_as_that_by_this_sd(seed):
+    """y = a (1 - exp(-k t)) + s e: given s, the sds of a and k are about proportional to it."""
+    rng, t, s = np.random.default_rng(seed), np.linspace(0.3, 2.5, 9), 0.04
+    y = 1.0 - np.exp(-t) + s * rng.standard_normal(9)
+
+    def density(x):  # of log a, log k, log s, from the truth
+        a, k, sd = np.exp(x).T[:, :, None]
+        errors = (y - a * (1.0 - np.exp(-k * t))) / (s * sd)
+        return -0.5 * np.square(errors).sum(1) - 9.0 * x[:, 2] - 0.5 * np.square(x).sum(1)
+
+    z, sds = rng.standard_normal((20000, 3)), np.array([0.2, 0.4, 0.6])
+    log_weights = density(z * sds) + 0.5 * np.square(z).sum(1)
+    x = (z * sds)[resampled(np.exp(log_weights - log_weights.max()), 512, seed)]
+    points = np.concatenate([design(3, 45, seed), np.unique(x, axis=0)[:45]])
+    made = Evaluations(points, density(points), None, None, np.zeros(90, bool), ("",) * 90)
+    state, step = begun(points[:0], made), InferenceStep(Settings(), seed)
+    state = replace(state, mean=x.mean(0), covariance=np.cov(x.T))
+    fitted = selected(state, next_frame(state), None, step)
+    state = replace(state, frame=fitted.frame, psi=fitted.psi, threshold=fitted.threshold)
+    found, known = _most_likely(state, x, step), led_by(x, 2, x[:, 2].std())
+    assert found is not None
+    assert found.leading == 2
+    assert _evidence(_with_map(state, found, x), step) > _evidence(_with_map(state, known, x), step)
 
 
 def test_a_funnel_is_straightened(tmp_path):

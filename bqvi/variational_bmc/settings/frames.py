@@ -28,7 +28,7 @@ class ScalingSettings:
     which leading coordinates are compared."""
     steepest: float = 3.0
     """The largest change of these logarithms."""
-    search: int = 6
+    search: int = 10
     """The number of steps of the search for the rate."""
     draws: int = 512
     """The number of draws of the posterior of which the moments and centres of maps are computed."""
