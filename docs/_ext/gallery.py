@@ -33,10 +33,19 @@ NOT_RUN = "*There is no picture, as the experiment has not been run in full for 
 NO_CLAIM = "No claim is tested; the figure is the result."
 
 
+MOST = 40
+"""Words that a card shows; the rest is behind a click."""
+
+
 def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) -> list[str]:
-    """One experiment: its figure and caption, the first paragraph of its summary, claims, command."""
+    """One experiment: its picture and question; behind a click caption, claims, command."""
     needs = "".join(f" --{need} DIR" for need in experiment.needs)
     question = " ".join(experiment.summary.split("\n\n")[0].split())
+    words = len(f"{experiment.title} {experiment.asked}".split())
+    if words > MOST:
+        raise ValueError(
+            f"the card of {name} shows {words} words, and may {MOST}: shorten its first sentence"
+        )
     shown = results.get(name, {})
     image: list[str] = []
     missing = OWN_DATA if experiment.needs else NOT_RUN
@@ -46,11 +55,14 @@ def card(name: str, experiment: Any, pictures: Path, results: dict[str, Any]) ->
     seeds = f"{_seeds(experiment.seeds)} by default"
     if image and not shown["quick"] and shown["seeds"] != experiment.seeds:
         seeds += f", the picture is of {shown['seeds']}"
+    more = question.removeprefix(experiment.asked).strip()
     return [
-        f":::{{grid-item-card}} {experiment.title}", *image, "",
-        question, "", *(caption(shown) if image else [missing, ""]),
+        f"::::{{grid-item-card}} {experiment.title}", *image, "",
+        experiment.asked, "",
+        ":::{dropdown} Figure, claims and command", "",
+        *([more, ""] if more else []), *(caption(shown) if image else [missing, ""]),
         *([QUICK, ""] if shown.get("quick") else claims(shown)),
-        f"`bqvi run {name}{needs}` ({seeds}; `--quick` takes seconds)", ":::", "",
+        f"`bqvi run {name}{needs}` ({seeds}; `--quick` takes seconds)", ":::", "::::", "",
     ]  # fmt: skip
 
 
@@ -92,15 +104,17 @@ def write(app: Sphinx, config: Any) -> None:
         raise ValueError(f"{pictures} has pictures or verdicts of no experiment: {', '.join(unknown)}")
     lines = [
         "# Gallery of experiments", "",
-        "Each card is an experiment of the registry (`bqvi list`). Run one with its command; "
-        "`bqvi report` makes the page with its figures, tables and claims.", "",
+        "For those who want to see what was measured: each card is an experiment of the registry "
+        "(`bqvi list`). Run one with its command; "
+        "`bqvi report` makes the page with its figures, tables and claims. "
+        "The thesis is [Gutteridge (2021)](../cite.md).", "",
     ]  # fmt: skip
     for theme, title in THEMES.items():
-        lines += [f"## {title}", "", "::::{grid} 1 1 2 2", ":gutter: 3", ""]
+        lines += [f"## {title}", "", ":::::{grid} 1 1 2 2", ":gutter: 3", ""]
         for name, module in catalogue.EXPERIMENTS.items():
             if module.split(".")[1] == theme:
                 lines += card(name, registry.load(name), pictures, results)
-        lines += ["::::", ""]
+        lines += [":::::", ""]
     path = source / "gallery" / "index.md"
     path.parent.mkdir(exist_ok=True)
     text = "\n".join(lines)

@@ -151,6 +151,7 @@ _CLAIMS = (
 experiment = Experiment(
     name="gp-regression",
     title="Gaussian process regression",
+    source="Gutteridge (2021), Figure 7.1",
     summary="""What do draws of a Gaussian process look like before and after five points of a sine are
         observed? Ten samples of the prior and of the posterior, as in the thesis' Figure 7.1.""",
     cases=_cases,

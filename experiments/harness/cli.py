@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -217,6 +217,12 @@ def _report(
         Path | None,
         typer.Option(file_okay=False, help="Also write pictures and verdicts for the site's gallery."),
     ] = None,
+    form: Annotated[
+        Literal["png", "svg", "pdf"] | None,
+        typer.Option(
+            "--format", help="Of the files of --figures.", show_default="svg, or png where that is large"
+        ),
+    ] = None,
     jobs: _JobsOption = None,
     module: _ModuleOption = None,
 ) -> None:
@@ -228,6 +234,8 @@ def _report(
 
     console = Console(highlight=False, soft_wrap=True)
     own = _add(module)
+    if form is not None and figures is None:
+        raise typer.BadParameter("give --figures too, whose files have it", param_hint="--format")
     names = [name for name in registry.EXPERIMENTS if store.read_manifest(results, name)]
     if not names:
         raise typer.BadParameter(
@@ -244,13 +252,15 @@ def _report(
         if folder is not None:
             _require_writable(folder, option)
     experiments = [registry.load(name) for name in names]
-    made = page.build(experiments, results, command, jobs or joblib.cpu_count())
+    made = page.build(experiments, results, command, jobs or joblib.cpu_count(), form)
     page.write(made, target)
     console.print(
         f"{escape(str(target))}: {_counted(len(names), 'experiment')}, {len(made.html) / 1e6:.2g} MB"
     )
     if figures is not None:
         console.print(f"{escape(str(figures))}: {len(page.write_pictures(made, figures))} figures")
+        for each in filter(lambda each: each.source, experiments):
+            console.print(f"  the first of {each.name} is that of {each.source}")
     if gallery is not None:
         from experiments.harness import gallery as cards
 

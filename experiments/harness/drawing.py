@@ -12,19 +12,26 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogFormatterSciNotation,
+    LogLocator,
+    NullLocator,
+    SymmetricalLogLocator,
+)
 from numpy.typing import NDArray
 
 from bqvi.canvas import COLOURS
 from experiments.harness.bands import Band, Scale, band
 
 __all__ = [
-    "COLOURS", "DASHES", "LineStyle", "Panels", "band_caption", "curves", "figure", "label_budgets",
-    "legend_below", "line_styles", "mark_ends", "panels", "style",
+    "COLOURS", "DASHES", "LineStyle", "Panels", "add_title", "band_caption", "curves", "figure",
+    "label_budgets", "legend_below", "line_styles", "mark_ends", "panels", "style",
 ]  # fmt: skip
 
 Panels = NDArray[Any]
@@ -242,6 +249,12 @@ def _draw_band(ax: Axes, found: Band, line_style: LineStyle, label: str, steps: 
         found.x, found.lower, found.upper, step="post" if steps else None,
         color=line_style.colour, alpha=0.2, linewidth=0,
     )  # fmt: skip
+    there = np.flatnonzero(np.isfinite(found.median))
+    if there.size and there[-1] + 1 < len(found.x):  # a level holds until the record that is infinite
+        last = there[-1]
+        ax.plot(
+            found.x[last + steps], found.median[last], marker="x", color=line_style.colour, markersize=7
+        )  # fmt: skip
 
 
 def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float) -> None:
@@ -249,6 +262,9 @@ def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float
     (ax.set_xscale if axis == "x" else ax.set_yscale)(scale, **options)
     low, high = ax.get_xlim() if axis == "x" else ax.get_ylim()
     ticks = ax.xaxis if axis == "x" else ax.yaxis
+    if scale == "symlog":
+        ticks.set_major_locator(_SignedLocator(base=10.0, linthresh=linthresh))
+        ticks.set_major_formatter(_SignedFormatter(linthresh=linthresh))
     if scale == "symlog" or (scale == "log" and high > 100.0 * low):
         # over many decades there are hundreds of minor ticks, which took two thirds of a figure's time
         ticks.set_minor_locator(NullLocator())
@@ -259,10 +275,35 @@ def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float
         ticks.set_major_formatter(FuncFormatter(_digits))
 
 
+class _SignedLocator(SymmetricalLogLocator):
+    """With a tick below zero where the axis ends there before the first negative power of ten."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        """The ticks between two ends."""
+        low, ticks = min(vmin, vmax), np.asarray(super().tick_values(vmin, vmax))
+        if low < 0.0 and not ((ticks < 0.0) & (ticks >= low)).any():
+            power = 10.0 ** np.floor(np.log10(-low))
+            ticks = np.append(ticks, -power * max(step for step in (1.0, 2.0, 5.0) if step * power <= -low))
+        return np.sort(ticks)
+
+
+class _SignedFormatter(LogFormatterSciNotation):
+    """Powers of ten as such, and what lies below the first of them in digits."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """The label at x."""
+        return super().__call__(x, pos) or _digits(x, pos)
+
+
 def _digits(value: float, position: int | None) -> str:
     """A tick's label in few digits."""
     del position
     return f"{value:g}"
+
+
+def add_title(made: Figure, words: str) -> None:
+    """Put ``words`` above a figure, below the title that it has."""
+    made.suptitle("\n".join(filter(None, (made.get_suptitle(), words))), fontsize="small", color="#a63c00")
 
 
 def mark_ends(axes: Iterable[Axes], least: float | None = None, most: float | None = None) -> None:
@@ -311,5 +352,8 @@ def band_caption(results: pd.DataFrame, by: str = "case") -> str:
     least, most = int(counts.min()), int(counts.max())
     number = f"{least}" if least == most else f"{least} to {most}"
     if most == 1:
-        return "Line: the result of 1 seed."
-    return f"Line: median; band: interquartile range; over {number} seeds."
+        words = "Line: the result of 1 seed."
+    else:
+        words = f"Line: median; band: interquartile range; over {number} seeds."
+    diverged = np.isinf(results.select_dtypes("float").to_numpy()).any()
+    return words + " A cross ends a line that diverged." * bool(diverged)

@@ -207,6 +207,8 @@ class Experiment:
         How many seeds (0, 1, ...) when the command line does not say.
     needs : sequence of "data" | "posteriors"
         Folders without which `cases` has nothing to list.
+    source : str
+        The published figure that the first drawing repeats, such as "Gutteridge (2021), Figure 6.1".
 
     Raises
     ------
@@ -225,6 +227,14 @@ class Experiment:
     seeds: int = 10
     quick_seeds: int = 2
     needs: Sequence[ResourceName] = ()
+    source: str = ""
+
+    @property
+    def asked(self) -> str:
+        """The first sentence of the summary."""
+        text = " ".join(self.summary.split("\n\n")[0].split())
+        ends = [at + 1 for mark in (". ", "? ") if (at := text.find(mark)) >= 0]
+        return text[: min(ends)] if ends else text
 
     def __post_init__(self) -> None:
         _check_name("Experiment", self.name)

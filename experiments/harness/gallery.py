@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ from experiments.harness import results as results_module
 from experiments.harness.experiment import Drawing, Experiment, Gif
 from experiments.harness.results import Results
 
-__all__ = ["COLOURS", "INDEX", "WIDTH", "thumbnail", "write"]
+__all__ = ["COLOURS", "INDEX", "WIDTH", "drawings", "thumbnail", "write"]
 
 WIDTH = 640
 """Pixels: twice a card's, for screens of high density."""
@@ -101,7 +101,7 @@ def write(experiments: Sequence[Experiment], root: Path, folder: Path) -> list[s
 
 def _card(experiment: Experiment, results: Results, folder: Path) -> _Card:
     with drawing.style():
-        drawn = next(iter(experiment.draw(results.frame)), None)
+        drawn = next(iter(drawings(experiment, results)), None)
         if drawn is not None:
             (folder / f"{experiment.name}.png").write_bytes(thumbnail(drawn))
     quick = results.manifest.quick
@@ -110,6 +110,25 @@ def _card(experiment: Experiment, results: Results, folder: Path) -> _Card:
         for claim in (() if quick else experiment.claims(results.frame))
     )
     return _Card(drawn.caption if drawn is not None else "", len(results.manifest.seeds), quick, claims)
+
+
+def drawings(experiment: Experiment, results: Results) -> list[Drawing]:
+    """The drawings of results; the first names its source, and quick ones say on the figure that they are.
+
+    Parameters
+    ----------
+    experiment, results : of each other.
+    """
+    drawn = list(experiment.draw(results.frame))
+    if drawn and experiment.source:
+        drawn[0] = replace(drawn[0], caption=f"{drawn[0].caption} The source is {experiment.source}.")
+    if results.manifest.quick:
+        seeds = len(results.manifest.seeds)
+        words = f"quick form, {seeds} seed{'s' * (seeds > 1)}: shows what is drawn and decides nothing"
+        for each in drawn:
+            if isinstance(each.figure, Figure):
+                drawing.add_title(each.figure, words)
+    return drawn
 
 
 def thumbnail(drawn: Drawing) -> bytes:

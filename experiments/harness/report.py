@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import jinja2
 import joblib
@@ -33,7 +33,7 @@ from experiments.harness.experiment import (
     Gif,
     Table,
 )
-from experiments.harness.gallery import thumbnail
+from experiments.harness.gallery import drawings, thumbnail
 from experiments.harness.provenance import version
 from experiments.harness.results import Results
 
@@ -59,6 +59,7 @@ DPI = 160
 _LEADING = 4
 """Sections whose first figure is in the summary as it is; of later sections it is a small raster."""
 _QUICK = "a quick run decides nothing"
+Form = Literal["png", "svg", "pdf"]
 _MEDIA = {"svg": "image/svg+xml", "png": "image/png", "gif": "image/gif"}
 
 _NUMBERS = re.compile(r"[-+0-9.,e∞ ()\[\]%]+")
@@ -76,6 +77,8 @@ class Picture:
     caption: str
     small: bytes = b""
     """A small PNG of it, for the summary; empty where there is none."""
+    file: tuple[str, bytes] | None = None
+    """Ending and bytes of the file that is written beside the page; None for those of the page."""
 
     @property
     def uri(self) -> str:
@@ -159,7 +162,11 @@ class Report:
 
 
 def build(
-    experiments: Sequence[Experiment], root: Path, command: str = "bqvi report", jobs: int = 1
+    experiments: Sequence[Experiment],
+    root: Path,
+    command: str = "bqvi report",
+    jobs: int = 1,
+    form: Form | None = None,
 ) -> Report:
     """Return the page of those experiments that have results under `root`.
 
@@ -172,9 +179,11 @@ def build(
         Stated on the page as what makes it again.
     jobs : int
         Processes that draw, an experiment at a time.
+    form : "png" | "svg" | "pdf" or None
+        Of the files that `write_pictures` writes; None for the form that a figure has on the page.
     """
     drawn = joblib.Parallel(n_jobs=min(jobs, len(experiments)))(
-        joblib.delayed(_drawn)(each, root) for each in experiments
+        joblib.delayed(_drawn)(each, root, form) for each in experiments
     )
     sections = tuple(section for section in drawn if section is not None)
     page = {
@@ -200,29 +209,30 @@ def _marked(text: str) -> markupsafe.Markup:
 
 
 def write_pictures(report: Report, folder: Path) -> list[Path]:
-    """Write each figure as FOLDER/EXPERIMENT-FIGURE.{svg,png,gif}; return the paths."""
+    """Write each figure as FOLDER/EXPERIMENT-FIGURE.{svg,png,pdf,gif}; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     for section in report.sections:
         for image in section.images:
-            path = folder / f"{section.name}-{image.name}.{image.ending}"
-            path.write_bytes(image.data)
+            ending, data = image.file or (image.ending, image.data)
+            path = folder / f"{section.name}-{image.name}.{ending}"
+            path.write_bytes(data)
             written.append(path)
     return written
 
 
-def _drawn(experiment: Experiment, root: Path) -> Section | None:
+def _drawn(experiment: Experiment, root: Path, form: Form | None) -> Section | None:
     results = results_module.read(root, experiment.name)
-    return None if results is None else _section(experiment, results)
+    return None if results is None else _section(experiment, results, form)
 
 
-def _section(experiment: Experiment, results: Results) -> Section:
+def _section(experiment: Experiment, results: Results, form: Form | None) -> Section:
     problems: list[Failure] = []
     images: Sequence[Picture] = ()
     tables: Sequence[Grid] = ()
     claims: Sequence[Claim] = ()
     if not results.frame.empty:
-        images = _attempt("draw", lambda: _pictures(experiment, results.frame), problems)
+        images = _attempt("draw", lambda: _pictures(experiment, results, form), problems)
         tables = _attempt("tables", lambda: _tables(experiment, results.frame), problems)
         claims = _attempt("claims", lambda: _claims(experiment, results), problems)
     shared, cases = _settings(results)
@@ -235,7 +245,7 @@ def _section(experiment: Experiment, results: Results) -> Section:
         tables=tuple(tables),
         claims=tuple(claims),
         problems=tuple(problems),
-        asked=_asked(experiment.summary),
+        asked=experiment.asked,
         command=results.manifest.command,
         facts=_facts(results),
         shared=shared,
@@ -251,13 +261,6 @@ def _claims(experiment: Experiment, results: Results) -> Sequence[Claim]:
     return [claim.left_open(_QUICK) for claim in found] if results.manifest.quick else found
 
 
-def _asked(summary: str) -> str:
-    """The first sentence of a summary."""
-    text = " ".join(summary.split("\n\n")[0].split())
-    ends = [at + 1 for mark in (". ", "? ") if (at := text.find(mark)) >= 0]
-    return text[: min(ends)] if ends else text
-
-
 def _attempt(what: str, make: Callable[[], Sequence[_T]], problems: list[Failure]) -> Sequence[_T]:
     try:
         return make()
@@ -266,15 +269,28 @@ def _attempt(what: str, make: Callable[[], Sequence[_T]], problems: list[Failure
         return ()
 
 
-def _pictures(experiment: Experiment, frame: pd.DataFrame) -> list[Picture]:
+def _pictures(experiment: Experiment, results: Results, form: Form | None) -> list[Picture]:
     with drawing.style():
-        drawn = list(experiment.draw(frame))
-        made = [picture(each) for each in drawn]
+        drawn = drawings(experiment, results)
+        made = [picture(each, form) for each in drawn]
         return [replace(made[0], small=thumbnail(drawn[0])), *made[1:]] if made else []
 
 
-def picture(drawn: Drawing) -> Picture:
-    """Return a drawing as a file: a GIF as it is, a figure as SVG, or PNG where that is large."""
+def picture(drawn: Drawing, form: Form | None = None) -> Picture:
+    """Return a drawing as a file: a GIF as it is, a figure as SVG, or PNG where that is large.
+
+    ``form`` is that of the file beside the page.
+    """
+    made = _on_the_page(drawn)
+    if form is None or isinstance(drawn.figure, Gif):
+        return made
+    options: dict[str, Any] = {"dpi": DPI}
+    if form != "png":
+        options["metadata"] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}[form]
+    return replace(made, file=(form, _saved(drawn.figure, form, **options)))
+
+
+def _on_the_page(drawn: Drawing) -> Picture:
     if isinstance(drawn.figure, Gif):
         return Picture(drawn.name, "gif", drawn.figure.data, drawn.caption)
     if _vertices(drawn.figure) <= _SVG_VERTICES:

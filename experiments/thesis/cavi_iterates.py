@@ -213,6 +213,7 @@ def _claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="cavi-iterates",
     title="CAVI, iterate by iterate (Figure 3.2)",
+    source="Gutteridge (2021), Figure 3.2",
     summary="""How many iterations does coordinate ascent take on the thesis' data? They are 700 draws of
     seven clusters, K = 10, all else as in Section 6. Data and start differ between seeds.
 

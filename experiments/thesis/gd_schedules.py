@@ -93,6 +93,7 @@ def _in_order(table: pd.DataFrame, column: str, setting: str, shown: str) -> Che
 experiment = Experiment(
     name="gd-schedules",
     title="Scales of steps for gradient descent (Figure 6.2)",
+    source="Gutteridge (2021), Figure 6.2",
     summary="""How do speed and accuracy of gradient descent with exact gradients of all data depend on its
     steps? They are rho_t = s exp(-0.01 t), for several s.
 

@@ -93,6 +93,7 @@ def _claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="iwae-samples",
     title="Samples of the importance-weighted bound (Figure 6.7)",
+    source="Gutteridge (2021), Figure 6.7",
     summary="""How does the importance-weighted bound depend on the number L of samples? Compared
     are its gradient (IWAE) and the doubly reparameterised estimator of the same gradient (DReG). With L = 1
     the bound is the ELBO: IWAE is then the pathwise estimator, DReG sticking-the-landing.

@@ -90,6 +90,7 @@ def _soonest(table: pd.DataFrame, tag: str, setting: str) -> Check:
 experiment = Experiment(
     name="pathwise-samples",
     title="Monte Carlo samples for the pathwise estimator (Figure 6.6)",
+    source="Gutteridge (2021), Figure 6.6",
     summary="""Does the pathwise estimator gain from more than one sample? It has L samples of pi and mu a
     step, on all the data. The assignments z are summed out exactly, so the data enter through their expected
     statistics and a further sample costs

@@ -131,6 +131,7 @@ def _cheaper(table: pd.DataFrame, column: str, s: float, n: int) -> Check:
 experiment = Experiment(
     name="sgd-batch-sizes",
     title="Sizes of mini-batches for SGD (Figure 6.3)",
+    source="Gutteridge (2021), Figure 6.3",
     summary="""How does stochastic gradient descent depend on the size S of its mini-batches? They are drawn
     uniformly without replacement, beside gradient descent on all data with the same steps s exp(-0.01 t).
     With the thesis' s = 1 many runs have not converged when the steps have become too short; with s = 3 they

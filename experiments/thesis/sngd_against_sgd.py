@@ -134,6 +134,7 @@ def _claims(results: pd.DataFrame) -> list[Claim]:
 experiment = Experiment(
     name="sngd-against-sgd",
     title="Natural against plain stochastic gradients (Figure 6.5)",
+    source="Gutteridge (2021), Figure 6.5",
     summary="""Are stochastic natural gradients better than Euclidean ones? SNGD and SGD have
     mini-batches of 10, as in the thesis, and of 100. Each is also run with better steps than the
     thesis': Robbins-Monro for SNGD, the scale tuned on other seeds for SGD.""",

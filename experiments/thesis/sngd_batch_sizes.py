@@ -111,6 +111,7 @@ def _step_size(table: pd.DataFrame, size: int) -> Check:
 experiment = Experiment(
     name="sngd-batch-sizes",
     title="Sizes of mini-batches and schedules for SNGD (Figure 6.4)",
+    source="Gutteridge (2021), Figure 6.4",
     summary="""How do stochastic natural gradients depend on the size S of their mini-batches? These are
     drawn uniformly without replacement. The thesis' steps exp(-0.01 t) begin at 1, where an iterate is
     replaced by the estimate of one mini-batch. They are compared with the package's default (t + 10)^-0.7,

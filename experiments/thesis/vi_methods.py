@@ -213,6 +213,7 @@ def _elimination(table: pd.DataFrame) -> Claim:
 experiment = Experiment(
     name="vi-methods",
     title="The methods compared (Figure 6.1)",
+    source="Gutteridge (2021), Figure 6.1",
     summary="""Which method comes nearest to the truth on the thesis' mixture, and how fast? CAVI, gradient
     descent (GD), its stochastic form (SGD), stochastic natural gradients (SNGD) and the pathwise estimator
     have the same starts on the same data. The thesis leaves out the score function as it did not converge; it

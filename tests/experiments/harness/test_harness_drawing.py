@@ -107,6 +107,29 @@ def test_curves_draw_the_band_with_labels_and_scales():
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "symlog")
 
 
+def test_a_diverged_line_ends_with_a_cross_where_its_last_level_ends():
+    results = pd.concat([table([([1, 2, 3], [5, 4, np.inf])], "a"), table([([1, 3], [3, 2])], "b")])
+    _, axes = drawing.figure()
+    drawing.curves(axes[0, 0], results, "t", "y", y_scale="log")
+    crosses = [line.get_xydata().tolist() for line in axes[0, 0].lines if line.get_marker() == "x"]
+    assert crosses == [[[3.0, 4.0]]]
+    assert "diverged" in drawing.band_caption(results)
+    assert "diverged" not in drawing.band_caption(results[results["case"] == "b"])
+
+
+def test_a_symlog_axis_has_a_label_below_zero():
+    _, axes = drawing.figure()
+    ax = axes[0, 0]
+    drawing.curves(ax, table([([1, 2], [1e3, -7.0])], "a"), "t", "y", y_scale="symlog", linthresh=10.0)
+    ax.set_ylim(-7.5, 2e3)
+    ax.figure.canvas.draw()
+    labels = dict(zip(ax.get_yticks(), [label.get_text() for label in ax.get_yticklabels()], strict=True))
+    assert labels[-5.0] == "-5"
+    assert labels[0.0]
+    ax.set_ylim(-200.0, 2e3)
+    assert (ax.get_yticks() == -100.0).any()  # powers of ten need no other
+
+
 def test_curves_refuse_to_pass_two_cases_for_one():
     results = pd.concat([table([([1], [1])], c) for c in ("a", "b")]).assign(kind="k")
     with pytest.raises(ValueError, match="kind = 'k' joins the cases a, b"):

@@ -14,7 +14,7 @@ import pytest
 import toy_experiment
 from PIL import Image
 
-from experiments.harness import drawing, report, runner, store
+from experiments.harness import drawing, gallery, report, results, runner, store
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Drawing, Experiment, Table
 
@@ -248,3 +248,23 @@ def test_what_stands_between_backticks_is_code(root):
     text = report.build([asked], root).html
     assert "<p>Is <code>x &lt; 1</code> &amp; y? <code>bqvi run toy</code> is all.</p>" in text
     assert "<strong>Asked.</strong> Is <code>x &lt; 1</code> &amp; y?</p>" in text
+
+
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
+def test_files_have_the_form_that_was_asked_for(root, tmp_path, form):
+    experiment = toy_experiment.make(source="A paper, Figure 3")
+    made = report.build([experiment], root, form=form)
+    figure, animation = report.write_pictures(made, tmp_path)
+    beginning = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[form]
+    assert figure.suffix == f".{form}"
+    assert figure.read_bytes().startswith(beginning)
+    assert animation.suffix == ".gif"
+    assert made.sections[0].images[0].caption.endswith("The source is A paper, Figure 3.")
+
+
+def test_a_quick_figure_says_so_and_its_number_of_seeds(root):
+    words = "quick form, 2 seeds"
+    for name, quick in (("toy", False), ("other", True)):
+        experiment = toy_experiment.make(name=name)
+        figure = gallery.drawings(experiment, results.read(root, name))[0].figure
+        assert (words in figure.get_suptitle()) is quick
