@@ -220,6 +220,7 @@ def _filled(name: str, lower: float, upper: float, low: float, high: float) -> t
             text = "is missing (None or NaN)" if math.isnan(value) else f"is {value}"
             raise ValueError(
                 f"{side} of {name} {text}; without two finite bounds a parameter needs plausible ones"
+                + _OTHER_ORDER * math.isfinite(lower)
             )
     low = lower + INTERVALS.inner * (upper - lower) if math.isnan(low) else low
     high = upper - INTERVALS.inner * (upper - lower) if math.isnan(high) else high

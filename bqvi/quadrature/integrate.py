@@ -184,8 +184,8 @@ def integrate(
     if isinstance(measure, str) and log_density is not None:
         raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
     least = {"monte-carlo": 2, "qmc": 2 * LEAST_REPLICATES}.get(method, 4)
-    budget = require_integer("budget", budget, least)
     measure, log_volume = _integrated_against(measure, lower, upper)
+    budget = require_integer("budget", budget, least)
     errors = run.errors or "raise"
     if gradient is not None and errors != "raise":
         raise ValueError(
@@ -235,8 +235,8 @@ def _integrated_against(
         return measure, 0.0
     if not isinstance(measure, str) or measure != _LEBESGUE:
         raise (ValueError if isinstance(measure, str) else TypeError)(
-            f"measure is {shown(measure)}; it must be one of gp.measures, as Gaussian(mean, covariance) is, "
-            f"or {_LEBESGUE!r} with lower and upper"
+            f"measure is {shown(measure)}; it must be one of gp.measures, as Gaussian(mean, covariance) is; "
+            f"for the integral over a box give lower=... and upper=..."
         )
     box = _box({"lower": lower, "upper": upper})
     return box, float(np.sum(np.log(to_numpy(box.width))))

@@ -20,8 +20,6 @@ _P = ParamSpec("_P")
 _S = TypeVar("_S")
 _R = TypeVar("_R")
 
-_WAYS = tuple(field.name for field in dataclasses.fields(Run))
-
 
 class Door(Protocol[_P, _S, _R]):
     """A front door; its `steps` takes the same arguments."""
@@ -46,7 +44,7 @@ def door(result: type[_R]) -> Callable[[Callable[_P, Steps[_S, _R]]], Door[_P, _
 
         @functools.wraps(begin)
         def steps(*args: _P.args, **kwargs: _P.kwargs) -> Steps[_S, _R]:
-            require_known(begin.__name__, kwargs, known, _WAYS if "run" in known else ())
+            require_known(begin.__name__, kwargs, known, [one.name for one in dataclasses.fields(Run)])
             if not isinstance(run := kwargs.get("run", HERE), Run):
                 raise TypeError(f"run is {shown(run)}; it must be a bqvi.Run, as bqvi.Run(progress=True) is")
             try:

@@ -138,6 +138,9 @@ VALUES: list[Row] = [
         lambda: bqvi.vbmc(never, [0.0, 0.0], [-9.0, -9.0], [9.0, 9.0], [-1.0, -1.0], [1.0, 1.0]),
         ("PyVBMC", "lower=", "plausible_upper=", "start="),
     ),
+    ("a start in the place of bounds", lambda: bqvi.vbmc(never, [0.0, 0.0]), ("PyVBMC", "start=x0")),
+    ("the order of quad", integrate(never, -1.0, 1.0), ("measure is -1.0", "lower=", "upper=")),
+    ("lr of Adam", lambda: bqvi.Adam(lr=0.1), ("lr is no argument of Adam", "it takes rate")),
     (
         "a kernel by name",
         lambda: gp.fit(ROWS, ROWS[:, 0], kernel="rbf"),
