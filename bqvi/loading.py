@@ -8,37 +8,44 @@ from typing import Any
 import bqvi
 from bqvi.calls import Coordinates
 from bqvi.inference.state import TraceRow
-from bqvi.posterior import Posterior, WeightedDraws
+from bqvi.posterior import ModelPosterior, Posterior, WeightedDraws
+from bqvi.posterior.posterior import FORMAT, KIND
 from bqvi.quadrature import EstimateRow
 from bqvi.records import named, record_of
 from bqvi.runs import Trace
-from bqvi.runs.checkpoint import header_of
+from bqvi.runs.checkpoint import require_run
 from bqvi.variational_bmc.state import Row
+from gp.files import read_arrays
 from gp.measures import GaussianMixture
 
 _RESULTS = {"evidence_bounds": "EvidenceBounds", "fit": "Fit", "integrate": "Integral", "vbmc": "VBMCResult"}
-_RECORDS = named(Coordinates, EstimateRow, GaussianMixture, Posterior, Row, Trace, TraceRow, WeightedDraws)
+_RECORDS = named(
+    Coordinates, EstimateRow, GaussianMixture, ModelPosterior, Posterior, Row, Trace, TraceRow, WeightedDraws
+)
 
 
 def load(path: str | Path) -> Any:
-    """Read a result that was saved, without the function of its run.
+    """Read a result, or a posterior, that was saved, without the function of its run.
 
     Parameters
     ----------
-    path : of a file that the ``save`` of a result wrote, or a run of ``run=bqvi.Run(checkpoint=path)`` that
-        came to its end.
+    path : of a file that the ``save`` of a result or of a `Posterior` wrote, or a run of
+        ``run=bqvi.Run(checkpoint=path)`` that came to its end.
 
     Returns
     -------
-    The result with its numbers, draws, warnings, records and plots, without its surrogate. Its run goes on
-    where the door is given the path as ``resume``, with the function.
+    The posterior; or the result with its numbers, draws, warnings, records and plots, without its surrogate.
+    Its run goes on where the door is given the path as ``resume``, with the function.
 
     Raises
     ------
     ValueError
         The file is none of these, is damaged, or of a run that has not ended. OSError if it cannot be opened.
     """
-    header, arrays = header_of(path)
+    header, arrays = read_arrays(path, "run")
+    if (header.get("kind"), header.get("format")) == (KIND, FORMAT):
+        return record_of(path, header, arrays, _RECORDS)
+    require_run(path, header)
     door, found = header["door"], record_of(path, header, arrays, _RECORDS, "answer")
     if found is None:
         raise ValueError(

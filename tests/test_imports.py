@@ -94,7 +94,7 @@ if hasattr(result, "save"):
 posterior = getattr(result, "posterior", None)
 if isinstance(posterior, bqvi.Posterior):
     posterior.sample(3, 0), posterior.log_prob(posterior.mode()), posterior.plot(), str(posterior)
-    posterior.save("posterior.npz"), bqvi.Posterior.load("posterior.npz").quantiles([0.5])
+    posterior.save("posterior.npz"), bqvi.load("posterior.npz").quantiles([0.5])
     posterior.to_arviz(8)
 assert "torch" not in sys.modules
 """

@@ -19,7 +19,7 @@ from bqvi.inference.monitor import is_of_one_function, log_base_measure
 from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.models.data import n_rows
 from bqvi.pareto import PARETO
-from bqvi.posterior import Posterior
+from bqvi.posterior import Posterior, of_model
 from bqvi.runs import Checkpoint, Trace
 from bqvi.runs.door_result import DoorResult
 from gp.threads import single_threaded
@@ -61,7 +61,7 @@ class Fit(DoorResult):
     start_elbos: tuple[float, ...] = ()
     """Final ELBO of each start, where there were several."""
 
-    @property
+    @cached_property
     def posterior(self) -> Posterior:
         """q as a distribution of the user's parameters, for q a Gaussian or a mixture of Gaussians.
 
@@ -72,7 +72,7 @@ class Fit(DoorResult):
         """
         model = self.problem.model
         target = getattr(model, "target", None)
-        return Posterior.of(self.q, getattr(model, "coordinates", None), model=target)
+        return of_model(Posterior.of(self.q, getattr(model, "coordinates", None), model=target))
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -52,7 +52,8 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
     with needing():
         import xarray
     length = require_integer("n", n, _CHAINS) // _CHAINS
-    draws, log_weights = posterior.sample_with_weights(_CHAINS * length, seed)
+    free = posterior.unconstrained
+    draws, log_weights = free.sample_with_weights(_CHAINS * length, seed)
     plain = {name: int(x) if isinstance(x, bool | np.bool_) else x for name, x in attributes.items()}
     stored = {"inference_library": "bqvi", "note": _NOTE, **plain}
     model = posterior.model
@@ -68,10 +69,10 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
             coords |= _labels(model, dims, inner)
         return xarray.Dataset(variables, coords=coords, attrs=stored)
 
-    by_name = dict(zip(posterior.names, draws.T, strict=True))
-    stats = {"lp": posterior.log_prob(draws), "log_weight": log_weights}
-    groups = {"posterior": table(by_name if model is None else model.constrain(draws))}
-    if model is not None:
+    by_name = dict(zip(free.names, draws.T, strict=True))
+    stats = {"lp": free.log_prob(draws), "log_weight": log_weights}
+    groups = {"posterior": table(posterior.variables(len(draws), seed))}
+    if model is not None or free is not posterior:
         groups["unconstrained_posterior"] = table(by_name)
     groups["sample_stats"] = table(stats)
     if model is not None and model.observed:

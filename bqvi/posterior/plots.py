@@ -35,7 +35,7 @@ def _names_of(posterior: Posterior, parameters: Sequence[str] | str | None) -> t
     """The names of the parameters that are shown."""
     if isinstance(parameters, str):
         parameters = (parameters,)
-    names = posterior.coordinates.free_names if parameters is None else tuple(parameters)
+    names = posterior.free_names if parameters is None else tuple(parameters)
     unknown = [name for name in names if name not in posterior.names]
     if unknown or not names:
         raise ValueError(

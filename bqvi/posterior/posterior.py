@@ -34,9 +34,8 @@ from bqvi.checks import require_integer, require_seed
 from bqvi.importance import resampled
 from bqvi.posterior.chart_moments import mixture_quantiles, moments
 from bqvi.posterior.weighted_draws import WeightedDraws, weighted_quantiles
-from bqvi.records import DERIVED, named, record_of, write_record
+from bqvi.records import DERIVED, write_record
 from gp.arrays import Array, to_numpy
-from gp.files import read_arrays
 from gp.measures import Gaussian, GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
 
@@ -44,8 +43,8 @@ if TYPE_CHECKING:
     import torch
     from matplotlib.figure import Figure
 
-_KIND, _FORMAT = "bqvi.Posterior", 2
-"""Version of the file format that ``save`` writes and ``load`` accepts."""
+KIND, FORMAT = "bqvi.Posterior", 3
+"""Kind and version of the file that ``save`` writes and `bqvi.load` reads."""
 _GAUSSIANS = Gaussian | families.Gaussian | families.DiagonalGaussian
 _SHOWN = 20
 """The most parameters that a notebook shows."""
@@ -85,8 +84,7 @@ class Posterior:
 
     def _repr_html_(self) -> str:
         """Mean and standard deviation of each parameter as a table, for notebooks; of the first twenty."""
-        sds = np.sqrt(np.diag(self.covariance))
-        summaries = list(zip(self.names, self.mean, sds, strict=True))
+        summaries = list(zip(self.names, self.mean, self.sd, strict=True))
         rows = {name: f"{mean:.4g} ± {sd:.2g}" for name, mean, sd in summaries[:_SHOWN]}
         return notebook.table(
             rows | ({"...": f"{len(summaries)} parameters"} if len(summaries) > _SHOWN else {})
@@ -131,6 +129,16 @@ class Posterior:
         """Names of the P parameters."""
         return self.coordinates.names
 
+    @property
+    def free_names(self) -> tuple[str, ...]:
+        """Names of the D free parameters."""
+        return self.coordinates.free_names
+
+    @property
+    def unconstrained(self) -> Posterior:
+        """The posterior of the run's parameters: of a model with variables of its own another one."""
+        return self
+
     def without_weights(self) -> Self:
         """The posterior without the correction by weights."""
         return dataclasses.replace(self, draws=None)
@@ -164,9 +172,9 @@ class Posterior:
         Without a `model` they are the parameters by name, (n,) each.
         """
         draws = self.sample(n, seed)
-        if self.model is None:
-            return dict(zip(self.names, draws.T, strict=True))
-        return self.model.constrain(draws)
+        return (
+            dict(zip(self.names, draws.T, strict=True)) if self.model is None else self.model.constrain(draws)
+        )
 
     def log_prob(self, theta: Array) -> np.ndarray:
         """Log density of q (n,) at theta (n, P), or a number at (P,), with the Jacobian.
@@ -189,6 +197,11 @@ class Posterior:
     def mean(self) -> np.ndarray:
         """Means of the parameters, (P,)."""
         return self.coordinates.wrapped(self._moments()[0][None])[0]
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviations of the parameters, (P,)."""
+        return np.sqrt(np.diag(self.covariance))
 
     @property
     def covariance(self) -> np.ndarray:
@@ -344,53 +357,31 @@ class Posterior:
         from bqvi.posterior.plots import corner
 
         if figure is None:
-            names = self.coordinates.free_names if parameters is None else parameters
+            names = self.free_names if parameters is None else parameters
             size = 2.1 * (1 if isinstance(names, str) else max(len(names), 1))
             figure = shown_figure(size, size)
         return corner(self, figure, parameters=parameters, truth=truth, n=n, seed=seed)
 
     def __str__(self) -> str:
         """A table of the parameters: mean, sd and the central 90 %."""
-        sds = np.sqrt(np.diag(self.covariance))
+        columns, width = self.summary(), max(9, *(len(name) for name in self.names))
+        head = f"{'parameter':<{width}} " + " ".join(f"{title:>11}" for title in columns)
+        rows = {name: " ".join(f"{x[name]:>11.5g}" for x in columns.values()) for name in self.names}
+        return "\n".join([head, *(f"{name:<{width}} {row}" for name, row in rows.items())])
+
+    def summary(self) -> dict[str, dict[str, float]]:
+        """Mean, sd and the ends of the central 90 %, by parameter, as ``pandas.DataFrame`` takes them."""
         low, high = self.quantiles([0.05, 0.95])
-        width = max(9, *(len(name) for name in self.names))
-        lines = [f"{'parameter':<{width}} {'mean':>11} {'sd':>11} {'5 %':>11} {'95 %':>11}"]
-        for name, *numbers in zip(self.names, self.mean, sds, low, high, strict=True):
-            lines.append(f"{name:<{width}} " + " ".join(f"{x:>11.5g}" for x in numbers))
-        return "\n".join(lines)
+        columns = {"mean": self.mean, "sd": self.sd, "5 %": low, "95 %": high}
+        return {title: dict(zip(self.names, x.tolist(), strict=True)) for title, x in columns.items()}
+
+    def recorded(self) -> Self:
+        """The posterior with what a file has of it."""
+        return self
 
     def save(self, path: str | Path) -> None:
         """Write plain arrays and a JSON header to one .npz file at ``path``, without pickles; atomically.
 
-        The `model` is not written, only that there is one with variables of its own: give it to `load` again.
+        `bqvi.load` reads it. Of a `model` it has the variables at draws.
         """
-        of_variables = self.model is not None and self.model.to_named is not None
-        header = {"format": _FORMAT, "kind": _KIND, "of_variables": of_variables}
-        write_record(path, header, self)
-
-    @classmethod
-    def load(cls, path: str | Path, model: TargetModel | None = None) -> Self:
-        """Read what `save` wrote to ``path``.
-
-        Parameters
-        ----------
-        path : the file.
-        model : the model to which the parameters belong, if any. Without it the parameters of a posterior
-            that was saved with a model have "unconstrained" before their names: they are not its variables.
-        """
-        header, arrays = read_arrays(path, "posterior")
-        if header.get("kind") != _KIND or header.get("format") != _FORMAT:
-            raise ValueError(
-                f"{path} is no saved posterior of format {_FORMAT}: it holds {header.get('kind')} of format "
-                f"{header.get('format')}"
-            )
-        found = record_of(path, header, arrays, named(cls, GaussianMixture, Coordinates, WeightedDraws))
-        if model is not None and model.names != found.names:
-            raise ValueError(
-                f"model has the parameters {', '.join(model.names)}; the posterior in {path} has "
-                f"{', '.join(found.names)}"
-            )
-        if model is None and header.get("of_variables"):
-            names = tuple(f"unconstrained {name}" for name in found.names)
-            return dataclasses.replace(found, coordinates=dataclasses.replace(found.coordinates, names=names))
-        return dataclasses.replace(found, model=model)
+        write_record(path, {"kind": KIND, "format": FORMAT}, self.recorded())

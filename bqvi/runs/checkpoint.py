@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bqvi.records import record_of, write_record
 from gp.arrays import shown
 from gp.files import read_arrays
@@ -87,7 +85,8 @@ def read(
     OSError
         The file cannot be opened.
     """
-    header, arrays = header_of(path)
+    header, arrays = read_arrays(path, "run")
+    require_run(path, header)
     if header["door"] != door:
         raise ValueError(f"{path} holds a run of bqvi.{header['door']}; this is bqvi.{door}")
     _require_same(header["settings"], same or {})
@@ -97,16 +96,14 @@ def read(
     )
 
 
-def header_of(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays of a file that `Checkpoint.save` wrote; errors as of `read`."""
-    header, arrays = read_arrays(path, "run")
+def require_run(path: str | Path, header: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the ``header`` of the file at ``path`` is one that `Checkpoint.save` writes."""
     if header.get("program") != _PROGRAM or "door" not in header:
         what = header.get("kind", "something else")
         raise ValueError(f"{path} is no saved run: it holds {what}, or a run of an earlier version")
     if header.get("format") != _FORMAT:
         message = f"{path} is a saved run of format {header.get('format')}"
         raise ValueError(f"{message}; this version reads {_FORMAT}")
-    return header, arrays
 
 
 def _n_cheap(header: Mapping[str, Any]) -> int:

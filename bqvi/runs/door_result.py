@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ANSWERED = (
-    "Coordinates", "EstimateRow", "GaussianMixture", "Posterior", "Row", "Trace", "TraceRow", "WeightedDraws",
+    "Coordinates", "EstimateRow", "GaussianMixture", "ModelPosterior", "Posterior", "Row", "Trace",
+    "TraceRow", "WeightedDraws",
 )  # fmt: skip
 """The records that a result has without the function of its run."""
 
@@ -36,7 +37,7 @@ class DoorResult:
         found = {"shown": (repr(self), str(self), self._rows())}
         for name in (name for name in dir(self) if not name.startswith("_")):
             with suppress(TypeError, AttributeError):  # methods, and what the result or a file has not
-                value = getattr(self, name)
+                value = self.posterior.recorded() if name == "posterior" else getattr(self, name)
                 if set(classes_in(value)) <= set(ANSWERED):
                     flattened(value, [])
                     found[name] = value

@@ -1,6 +1,6 @@
 """The contract of the engine of a front door: how its runs begin, continue and end.
 
-`bqvi.runs.testing.check_engine` tests an engine.
+`check_engine` of tests/engine_contract.py tests an engine.
 """
 
 from __future__ import annotations

@@ -260,7 +260,7 @@ def _draws(
     if isinstance(posterior, Posterior):
         if count > 1:
             raise ValueError(f"posterior is a Posterior, for {count} problems; give draws (M, n, P)")
-        given, exact = posterior.sample(replicates, rng)[None], False
+        given, exact = posterior.unconstrained.sample(replicates, rng)[None], False
     else:
         given, exact = require_numbers("posterior", posterior), True
         given = given[None] if count == 1 and given.ndim == 2 else given

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -120,7 +120,7 @@ def check(
     logs = evaluations.values - log_proposal
     smoothed, shift = psis(logs), float(logs.max())
     ratios = np.exp(logs - shift)
-    corrected = Posterior(q, posterior.coordinates, WeightedDraws(points, smoothed.log_weights))
+    corrected = replace(posterior, draws=WeightedDraws(points, smoothed.log_weights))
     of_q = np.exp(q.log_density(points) - log_proposal)
     return PosteriorCheck(
         pareto_k=smoothed.shape,
@@ -177,7 +177,7 @@ def agreement(runs: Sequence[VBMCResult], seed: int = 0) -> Agreement:
     names = {run.posterior.names for run in runs}
     if len(names) > 1:
         raise ValueError(f"the runs have different parameters: {sorted(names)}")
-    draws = [run.posterior.sample(20_000, seed + i) for i, run in enumerate(runs)]
+    draws = [run.posterior.unconstrained.sample(20_000, seed + i) for i, run in enumerate(runs)]
     free = runs[0].posterior.coordinates.free
     pairs = list(combinations(range(len(runs)), 2))
     gaps = [abs(runs[i].log_evidence - runs[j].log_evidence) for i, j in pairs]
@@ -353,7 +353,7 @@ def _about_box(posterior: Posterior) -> list[str]:
         wide, narrow = sd[position] > 3.0, sd[position] < 0.02
         if off or wide or narrow:
             i = coordinates.free[position]
-            ends = posterior.quantiles([0.05, 0.95])[:, i]
+            ends = posterior.unconstrained.quantiles([0.05, 0.95])[:, i]
             what = "outside of" if off else ("much wider than" if wide else "much narrower than")
             warnings.append(
                 f"The posterior of {name} is {what} its plausible interval: another run with "

@@ -10,6 +10,7 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger
 from bqvi.calls.climb import Evaluating
 from bqvi.calls.gradient_check import require_consistent
+from bqvi.posterior import of_model
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
 from bqvi.unseen import HIDDEN
@@ -253,6 +254,7 @@ class VBMCRun:
     def result(self, state: State, reason: str) -> VBMCResult:
         """The result by the thorough estimate; its warnings are raised."""
         found = replace(self._final(state), stopped=reason, checkpoint=self.checkpoint(state))
+        found = replace(found, posterior=of_model(found.posterior))
         warn_user_of_each(found.warnings)
         return found
 

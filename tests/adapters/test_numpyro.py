@@ -172,6 +172,7 @@ def test_gradients_where_logits_are_exactly_zero():
 def test_models_and_posteriors_can_be_pickled_after_use():
     model = bqvi.adapters.from_numpyro(clicks_model, 5, np.arange(len(X)) % 6)
     found = bqvi.vbmc(model, budget=15, seed=6)
+    assert set(found.posterior.variables(2)) == {name.partition("[")[0] for name in found.posterior.names}
     again = pickle.loads(pickle.dumps(found))
     points = np.array([[0.3, -0.2], [0.0, 0.9]])
     for posterior in (again.posterior, found.posterior):

@@ -96,6 +96,9 @@ def test_a_regression_and_its_evidence():
     np.testing.assert_array_equal(model.constants["x"], X)
     fit = bqvi.fit(model, method="bq", budget=40, seed=0)
     assert abs(fit.log_evidence - regression_evidence()) < 2 * fit.log_evidence_sd
+    assert sorted(fit.posterior.names) == ["a", "b", "s"]
+    assert "s_log__" in fit.posterior.unconstrained.names
+    assert fit.posterior.summary()["mean"]["s"] > 0.0
 
 
 def test_a_simplex_a_covariance_and_a_potential():

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import bqvi
 import gp
@@ -46,7 +47,7 @@ def test_a_loaded_result_shows_what_the_result_showed(pair):
         str(result),
         result._repr_html_(),
     )
-    lines, others = (each.plot_trace().lines for each in (result, loaded))
+    lines, others = (each.plot_trace(Figure().add_subplot()).lines for each in (result, loaded))
     for line, other in zip(lines, others, strict=True):
         np.testing.assert_array_equal(line.get_xydata(), other.get_xydata())
 

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import pytest
 from doors import CASES, Calls
+from engine_contract import check_engine
 from tqdm.auto import tqdm
 
 import bqvi
 from bqvi.runs import RunStatus, Steps
 from bqvi.runs.progress import ProgressLine
-from bqvi.runs.testing import check_engine
 
 EXITS = {
     KeyboardInterrupt: bqvi.RunInterrupted,

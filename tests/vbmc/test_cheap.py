@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from engine_contract import check_engine
 
 import bqvi
-from bqvi.runs.testing import check_engine
 from bqvi.variational_bmc.settings import CHEAP
 from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped, posterior_mean
 from experiments.problems import known_posteriors

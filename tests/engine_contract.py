@@ -1,4 +1,4 @@
-"""A contract test for front doors and their engines, yours included.
+"""A contract test for front doors and their engines.
 
 A door that passes :func:`check_engine` has runs that can be stepped, interrupted at any evaluation, saved to
 a file and resumed from it without loss of an evaluation. The oracle is the uninterrupted run.

@@ -1,0 +1,130 @@
+"""The posterior of a model of another package in the model's own variables, by draws.
+
+A run has the unconstrained parameters of the model. Its variables, such as a simplex of three entries for two
+parameters, or a quantity that the model computes, are functions of all of them and have draws, moments and
+quantiles, but no density of their own; ``unconstrained`` is the posterior of the run's parameters, with one.
+
+Moments and quantiles are those of `_DRAWS` draws: the weighted draws resampled, or points of q of low
+discrepancy, whose means have errors of some thousandths of a standard deviation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import ndtri
+
+from bqvi.calls.parameters import VectorLayout
+from bqvi.posterior.posterior import Posterior
+from gp.low_discrepancy import scrambled_sobol
+
+_DRAWS = 4096
+_SHOWN = 12
+"""The most entries of variables that are drawn unless they are named."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelPosterior(Posterior):
+    """The posterior of a model's variables, whose entries are the parameters of its tables and plots.
+
+    Attributes
+    ----------
+    shapes : the shape of each variable, by name.
+    kept : the entries (m, Q) of the variables at draws of the posterior, for a posterior without its model.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    kept: np.ndarray | None = None
+
+    @property
+    def unconstrained(self) -> Posterior:
+        """The posterior of the unconstrained parameters."""
+        return Posterior(self.q, self.coordinates, self.draws, self.model)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all Q entries: "s" for a number, "w[0]", "w[1]", ... for an array."""
+        return VectorLayout(self.shapes).names
+
+    @property
+    def free_names(self) -> tuple[str, ...]:
+        """The entries that are drawn: at most the first twelve."""
+        return self.names[:_SHOWN]
+
+    @cached_property
+    def _table(self) -> np.ndarray:
+        """The entries (m, Q) at draws of equal weight."""
+        if self.kept is not None or self.draws is not None:
+            return self.kept if self.kept is not None else self.sample(_DRAWS)
+        u = scrambled_sobol(self.q.dimension + 1, _DRAWS, 0)
+        k = np.minimum(np.searchsorted(np.cumsum(self.q.weights), u[:, 0]), len(self.q.weights) - 1)
+        points = self.q.means[k] + np.einsum("nij,nj->ni", self.q.factors[k], ndtri(u[:, 1:]))
+        return self._entries(self.coordinates.to_user(points))
+
+    def _entries(self, theta: np.ndarray) -> np.ndarray:
+        """The entries (n, Q) at unconstrained parameters (n, P)."""
+        if self.model is None:
+            raise ValueError("this posterior was loaded without its model, of which it has draws only")
+        named = self.model.constrain(theta)
+        return np.concatenate([np.reshape(named[name], (len(theta), -1)) for name in self.shapes], axis=1)
+
+    def recorded(self) -> Self:
+        return dataclasses.replace(self, kept=self._table)
+
+    def sample(self, n: int, seed: int | np.random.Generator = 0) -> np.ndarray:
+        """``n`` draws (n, Q) of the entries by the ``seed``; without the model, of those in its file."""
+        if self.kept is None:
+            return self._entries(super().sample(n, seed))
+        return self.kept[np.random.default_rng(seed).integers(len(self.kept), size=n)]
+
+    def variables(self, n: int, seed: int | np.random.Generator = 0) -> dict[str, np.ndarray]:
+        """``n`` draws by the ``seed`` as arrays (n, ...) by the names of the variables."""
+        return VectorLayout(self.shapes).parted(self.sample(n, seed))
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The means of the entries, (Q,)."""
+        return self._table.mean(0)
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Their standard deviations, (Q,)."""
+        return self._table.std(0)
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Their covariance, (Q, Q)."""
+        return np.atleast_2d(np.cov(self._table.T, bias=True))
+
+    def quantiles(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
+        """Quantiles (J, Q) of the entries at the J ``levels`` in (0, 1)."""
+        return np.quantile(self._table, levels, axis=0)
+
+    def mode(self) -> np.ndarray:
+        """The entries (Q,) at the mode of the density of the unconstrained parameters."""
+        return self._entries(super().mode()[None])[0]
+
+    @property
+    def log_prob(self) -> Any:
+        """A density, which variables have not: `unconstrained` has one."""
+        raise TypeError("the variables of a model have no density here; `unconstrained` has one")
+
+    marginal_density = to_torch = log_prob
+
+
+def of_model(posterior: Posterior) -> Posterior:
+    """The ``posterior`` in the variables of its model, if these are not its parameters."""
+    model = posterior.model
+    if model is None or model.to_named is None:
+        return posterior
+    theta = np.asarray(model.start)[None] + 0.3
+    named = {name: np.asarray(x) for name, x in model.constrain(theta).items()}
+    shapes = {name: x.shape[1:] for name, x in named.items()}
+    found = ModelPosterior(posterior.q, posterior.coordinates, posterior.draws, model, shapes)
+    entries = np.concatenate([np.reshape(x, -1) for x in named.values()])
+    return posterior if found.names == model.names and np.array_equal(entries, theta[0]) else found
