@@ -1,6 +1,6 @@
 """The contract of the engine of a front door: how its runs begin, continue and end.
 
-`check_engine` of tests/engine_contract.py tests an engine.
+The contract test is tests/engine_contract.py.
 """
 
 from __future__ import annotations
