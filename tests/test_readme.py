@@ -1,5 +1,6 @@
 """The README's examples run as they stand."""
 
+import itertools
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,11 +37,14 @@ def test_the_integral_is_near_the_one_it_is_said_to_be():
 def test_the_simulator_has_the_evidence_of_a_sum_over_a_grid():
     scope = {}
     exec(SIMULATOR, scope)
-    found, log_joint = scope["found"], scope["log_joint"]
+    found, prior = scope["found"], scope["prior"].values()
     mean, sd = found.posterior.mean, np.sqrt(np.diag(found.posterior.covariance))
     # in steps of one sd the sum is right to 5e-9 for a Gaussian
     axes = [m + s * np.arange(-6.0, 7.0) for m, s in zip(mean, sd, strict=True)]
-    values = [log_joint(np.array([a, b])) for a in axes[0] for b in axes[1]]
+    values = [
+        scope["log_likelihood"](*theta) + sum(p.logpdf(t) for p, t in zip(prior, theta, strict=True))
+        for theta in itertools.product(*axes)
+    ]
     exact = logsumexp(values) + np.log(sd).sum()
     assert abs(found.log_evidence - exact) < 3.0 * found.log_evidence_sd
     assert f"{exact:.2f} by a grid" in SIMULATOR
