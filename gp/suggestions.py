@@ -36,6 +36,10 @@ _ELSEWHERE = {
     "n_jobs": "cores n_workers num_workers queue_size",
     "dimension": "dim ndim n_dim",
     "SquaredExponential": "rbf se gaussian expquad squared_exponential",
+    "measure": "prior prior_transform",
+    "prior": "prior_transform",
+    "names are the keys of a dict of bounds or priors": "names param_names parameter_names labels var_names",
+    "its number stands beside the function: cheap=(function, evaluations)": "cheap_budget",
     "truths are of plots: found.posterior.plot(truth=...)": "truths",
     "each option is an argument of its own, such as budget or seed": "options options_path",
     "VBMC has a function of its own: bqvi.vbmc(log_joint, ...)": "vbmc",
@@ -52,8 +56,8 @@ def meant(name: str, options: Iterable[str], most: int = 1) -> list[str]:
     here = [one for one, others in _ELSEWHERE.items() if name.lower() in others.split()]
     return (
         [one for one in here if one.partition("=")[0] in known]
-        or difflib.get_close_matches(name, known, most)
         or [one for one in here if one.count(" ") > 1]
+        or difflib.get_close_matches(name, known, most)
     )
 
 
@@ -74,8 +78,9 @@ def require_known(callee: str, given: Iterable[str], known: Sequence[str], ways:
     """
     for name in given:
         if name not in known:
-            near = [name] if name in ways else meant(name, (*known, *ways))
-            near = [f"run=bqvi.Run({other}=...)" if other in ways else other for other in near]
+            near = [
+                f"run=bqvi.Run({one}=...)" if one in ways else one for one in meant(name, (*known, *ways))
+            ]
             takes = f"it takes {' and '.join(near)}" if near else f"its arguments are {', '.join(known)}"
             raise TypeError(
                 f"{name} is no argument of {callee}; {near[0] if ' ' in ''.join(near) else takes}"

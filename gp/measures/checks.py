@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gp.arrays import Array, as_like, describe, is_torch, namespace, to_numpy
+from gp.checks import require_integer as require_integer
 
 
 def common_arrays(**arguments: Array) -> tuple[Array, ...]:

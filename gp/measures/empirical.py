@@ -13,7 +13,6 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace, to_numpy
-from gp.checks import require_integer
 from gp.linear_maps import cholesky
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
@@ -77,7 +76,7 @@ class Empirical:
         return type(self)(*values)
 
     def sample(self, n: int, seed: Seed) -> Array:
-        require_integer("n", n, 1)
+        checks.require_integer("n", n, 1)
         host = to_numpy(self.weights).astype(np.float64)
         index = np.random.default_rng(seed).choice(len(host), size=n, p=host / host.sum())
         return self.points[index]

@@ -14,7 +14,6 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from gp.arrays import LOG_2PI, Array, as_like, namespace, special, to_numpy
-from gp.checks import require_integer
 from gp.linear_maps import cholesky, log_diagonal_sum
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
@@ -84,7 +83,7 @@ class Gaussian:
         return AffineMap(self.mean, self.factor)
 
     def sample(self, n: int, seed: Seed) -> Array:
-        require_integer("n", n, 1)
+        checks.require_integer("n", n, 1)
         normals = np.random.default_rng(seed).standard_normal((n, self.dimension))
         return self.map.from_standard(as_like(normals, self.mean))
 

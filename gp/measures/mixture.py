@@ -17,7 +17,6 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace, special, to_numpy
-from gp.checks import require_integer
 from gp.linear_maps import cholesky, lower_inverse
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
@@ -104,7 +103,7 @@ class GaussianMixture:
         return type(self)(*values)
 
     def sample(self, n: int, seed: Seed) -> Array:
-        require_integer("n", n, 1)
+        checks.require_integer("n", n, 1)
         rng = np.random.default_rng(seed)
         host = to_numpy(self.weights).astype(np.float64)
         index = rng.choice(len(host), size=n, p=host / host.sum())

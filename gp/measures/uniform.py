@@ -13,7 +13,6 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace, to_numpy
-from gp.checks import require_integer
 from gp.kernels.stationary import diagonal_matrix
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
@@ -83,7 +82,7 @@ class Uniform:
         return type(self)(*values)
 
     def sample(self, n: int, seed: Seed) -> Array:
-        require_integer("n", n, 1)
+        checks.require_integer("n", n, 1)
         u = np.random.default_rng(seed).random((n, self.dimension))
         return self.from_unit_cube(as_like(u, self.lower))
 

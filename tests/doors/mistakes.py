@@ -102,6 +102,10 @@ KEYWORDS: list[Row] = [
     ("batch_size", fit(batch_size=50), ("batch_size", "it takes minibatch")),
     ("random_state", fit(random_state=0), ("random_state", "it takes seed")),
     ("random_seed", vbmc(random_seed=0), ("random_seed", "it takes seed")),
+    ("names", vbmc(names=["a", "b"]), ("names is no argument", "keys of a dict of bounds or priors")),
+    ("prior of integrate", integrate(prior=None), ("prior", "measure")),
+    ("prior_transform", vbmc(prior_transform=None), ("prior_transform", "it takes prior")),
+    ("loglikelihood", vbmc(loglikelihood=never), ("loglikelihood", "it takes log_likelihood")),
     (
         "a keyword that is misspelt",
         vbmc(plausible_lowre=0.0),
