@@ -7,9 +7,10 @@ scrambled Sobol points, and weighted by
 
     w_j proportional to  p(y | psi(z_j)) N(z_j; 0, I) / q(z_j)        (importance sampling),
 
-so that the weighted set also represents a skewed posterior. Where few points carry all weight, the result is
-the maximum alone, with a warning. An overall scale s in closed form is drawn from n s_hat / chi^2_n, as under
-a flat prior on log s. Linear coefficients of the mean stay at their values.
+so that the weighted set also represents a skewed posterior. Where few points carry all weight, as with many
+columns, equal weights are those of states of a chain by elliptical slice sampling (Murray, Adams and MacKay
+2010; Nishihara, Murray and Adams 2014). An overall scale s in closed form is drawn from n s_hat / chi^2_n, as
+under a flat prior on log s. Linear coefficients of the mean stay at their values.
 
 Predictive moments are those of the mixture (laws of total mean and variance):
 
@@ -19,6 +20,7 @@ Predictive moments are those of the mixture (laws of total mean and variance):
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaincinv, ndtri
@@ -36,14 +38,10 @@ from gp.predictions import PosteriorMethods
 from gp.screening import InUnits, curvature
 from gp.search import Expansion, search
 from gp.settings import FIT
-from gp.user_warnings import warn_user
 
-_LEAST = 1.0
-"""The least precision of a coordinate, that of its prior."""
-_FARTHEST = 5.0
-"""The largest coordinate of the mode, in standard deviations of the prior."""
-_STEP = 1e-4
-"""Half the distance of differences of the map's slope."""
+_LEAST = 1.0  # the least precision of a coordinate, that of its prior
+_FARTHEST = 5.0  # the largest coordinate of the mode, in standard deviations of the prior
+_STEP = 1e-4  # half the distance of differences of the map's slope
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,13 +188,9 @@ def marginalise(
     Parameters
     ----------
     posterior : from :func:`gp.fit`.
-    n_points : size of the set; a power of 2 is best. Each costs a Cholesky factorisation.
-    seed : seed of the points' scrambling.
-
-    Warns
-    -----
-    RuntimeWarning : if fewer than an eighth of the points, or than 2, carry the weight: the result is then
-        ``posterior`` alone.
+    n_points : size of the set; a power of 2 is best. Each costs a Cholesky factorisation, or some fifty where
+        fewer than half of the points carry the weight.
+    seed : seed of the points.
 
     Raises
     ------
@@ -215,18 +209,7 @@ def marginalise(
         )
     if n_points < 2:
         raise ValueError(f"n_points = {n_points}: give 2 or more")
-    places, log_weights, scales = _weighed(fit, n_points, np.random.default_rng(seed))
-    weights = np.exp(log_weights - log_weights.max())
-    weights /= weights.sum()
-    effective = 1 / np.sum(weights**2)
-    if effective < max(2.0, n_points / FIT.least_effective):
-        warn_user(
-            f"{effective:.1f} of {n_points} sets of {len(fit.psi)} hyperparameters carry the weight, too few "
-            "to represent their uncertainty: the result has the fitted hyperparameters alone; give more "
-            "n_points, or a kernel with fewer parameters",
-            RuntimeWarning,
-        )
-        return MarginalPosterior((posterior,), np.ones(1))
+    places, weights, scales = _weighed(fit, n_points, np.random.default_rng(seed))
     kept = np.flatnonzero(weights > 1e-6 / n_points)
     observed = posterior.observations
     posteriors = tuple(posterior_at(fit, places[j], observed, posterior.y, scales[j]) for j in kept)
@@ -248,23 +231,43 @@ class _Standardised:
 def _weighed(
     fit: Hyperparameters, n_points: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return places psi (J, P), their log weights (J,), and factors of the scale (J,)."""
-    size, target = len(fit.psi), _Standardised(fit)
+    """Return places psi (J, P), their weights (J,) of sum one, and factors of the scale (J,)."""
+    size, prior, evidence = len(fit.psi), fit.coordinates.prior, InUnits(fit.problem, fit.coordinates)
     uniform = np.clip(scrambled_sobol(size + 2, n_points, rng), 1e-12, 1 - 1e-12)
     n = len(fit.problem.y)
     scales = n / _chi_squared(uniform[:, -1], n) if fit.problem.profiled else np.ones(n_points)
     ends = np.full(size, _FARTHEST)
-    start = fit.coordinates.prior.standardised(fit.psi)
-    mode = search(target, [start], (-ends, ends)).psi
+    mode = search(_Standardised(fit), [prior.standardised(fit.psi)], (-ends, ends)).psi
     spread = root(_curvature(fit, mode), _LEAST) if size else np.zeros((0, 0))
     stretch = np.sqrt(FIT.degrees / _chi_squared(uniform[:, size], FIT.degrees))
     offset = ndtri(uniform[:, :size]) * stretch[:, None]
     log_proposal = -0.5 * (FIT.degrees + size) * np.log1p(np.sum(offset**2, axis=1) / FIT.degrees)
-    z = mode + offset @ spread.T
-    places = np.array([fit.coordinates.prior.from_standard(each)[0] for each in z])
-    evidence = InUnits(fit.problem, fit.coordinates)
-    evidences = np.array([evidence.value(psi) for psi in places])
-    return places, evidences - 0.5 * np.sum(z**2, axis=1) - log_proposal, scales
+
+    def log_ratio(u: np.ndarray) -> float:
+        """The log of the posterior density over that of the Gaussian about the mode, at mode + spread u."""
+        z = mode + spread @ u
+        return float(evidence.value(prior.from_standard(z)[0])) + 0.5 * float(u @ u - z @ z)
+
+    logs = np.array([log_ratio(u) for u in offset]) - 0.5 * np.sum(offset**2, axis=1) - log_proposal
+    weights = np.exp(logs - np.logaddexp.reduce(logs))
+    if 2 / np.sum(weights**2) < n_points:
+        offset = _chain(log_ratio, offset[logs.argmax()], rng, n_points)
+        weights = np.full(n_points, 1 / n_points)
+    return np.array([prior.from_standard(mode + spread @ u)[0] for u in offset]), weights, scales
+
+
+def _chain(log_ratio: Any, u: np.ndarray, rng: np.random.Generator, count: int) -> np.ndarray:
+    """Return every tenth of the states, (count, P), of a chain for exp(log_ratio(u)) N(u; 0, I) from u."""
+    states, value = np.empty((count, len(u))), log_ratio(u)
+    for step in range(10 * count):
+        ellipse, level = rng.standard_normal(len(u)), value - rng.exponential()
+        angle = high = rng.uniform(0.0, 2.0 * np.pi)
+        low = high - 2.0 * np.pi
+        while not (value := log_ratio(new := u * np.cos(angle) + ellipse * np.sin(angle))) > level:
+            low, high = (low, angle) if angle > 0.0 else (angle, high)
+            angle = rng.uniform(low, high)
+        u = states[step // 10] = new
+    return states
 
 
 def _curvature(fit: Hyperparameters, mode: np.ndarray) -> np.ndarray:

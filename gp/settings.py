@@ -33,8 +33,6 @@ class FitSettings:
     """The most targets that may all be equal although the function varies."""
     degrees: int = 6
     """Degrees of freedom of the Student t from which hyperparameters are proposed (`gp.marginal`)."""
-    least_effective: float = 8.0
-    """The fewest effective sets of hyperparameters in a weighted set, as one in so many of its points."""
 
 
 FIT = FitSettings()

@@ -26,6 +26,7 @@ from gp.kernels import (
     SquaredExponential,
     White,
 )
+from gp.marginal import _chain
 from gp.priors import JointPrior, LogCauchy, Plateau, Priors
 from gp.problem import EvidenceProblem
 from gp.screening import InUnits, Screening, _starts, curvature
@@ -369,18 +370,33 @@ def test_coordinates_in_which_the_prior_is_normal(data):
             np.testing.assert_allclose(below / mass, stats.norm.cdf(z), atol=1e-7)
 
 
-def test_a_mixture_over_many_hyperparameters_is_finite_or_the_maximum(data):
+def test_a_chain_of_ellipses_has_the_moments_of_its_density():
+    """A Gaussian of 800 states, a third of them independent or more: means and variances within 5 sd."""
+    mean, sd = np.array([1.0, -0.5, 0.0]), np.array([0.5, 0.8, 1.5])
+    states = _chain(
+        lambda u: -0.5 * np.sum(((u - mean) / sd) ** 2) + 0.5 * u @ u, sd, np.random.default_rng(0), 800
+    )
+    assert np.all(np.abs(states.mean(axis=0) - mean) < 5 * sd / np.sqrt(800 / 3))
+    np.testing.assert_allclose(states.var(axis=0), sd**2, rtol=5 * np.sqrt(2 / (800 / 3)))
+
+
+def test_a_mixture_over_many_hyperparameters_is_of_a_chain(data):
     """Of 17 lengthscales 16 are of no effect: half of the plateau and more is as likely for each of them."""
     rng = np.random.default_rng(4)
     x = rng.normal(size=(40, 17))
     flat = Priors(lengthscale=Plateau(1e-2, 1e3))
     posterior = gp.fit(x, np.tanh(2 * x[:, 3]) + 0.05 * rng.normal(size=40), priors=flat)
-    with pytest.warns(RuntimeWarning, match="carry the weight"):
-        alone = gp.marginalise(posterior)
-    assert alone.posteriors == (posterior,)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        of_many = gp.marginalise(posterior)
         of_few = gp.marginalise(gp.fit(x[:, 3:6], posterior.y))
+    assert of_many.effective_size == pytest.approx(32.0)
+    at = rng.normal(size=(200, 17))
+    covered = [
+        np.mean(np.abs(each.mean(at) - np.tanh(2 * at[:, 3])) < 1.96 * np.sqrt(each.variance(at)))
+        for each in (posterior, of_many)
+    ]
+    assert covered[1] > max(covered[0] + 0.05, 0.85)
     # without the coordinates in which the prior is normal 3 of 32 sets carried the weight on such data
     assert of_few.effective_size > 4
     assert np.isfinite(of_few.mean(x[:5, 3:6])).all()
