@@ -58,7 +58,7 @@ class MarginalPosterior(PosteriorMethods):
 
     @property
     def effective_size(self) -> float:
-        """1 / sum w_j^2: near J if the Laplace approximation is accurate, near 1 if one point dominates."""
+        """1 / sum w_j^2: near J if the Laplace approximation is accurate, and for states of a chain."""
         return float(1 / np.sum(self.weights**2))
 
     @property

@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[1]
 CORE = ("calls", "runs", "posterior", "variational_bmc", "quadrature", "inference", "gradients")
 """What all doors use, and the engines."""
 CAPS = {
-    "lines of bqvi, gp and acquisition": 62_951,
-    "lines of the core of bqvi": 29_345,
-    "constants": 346,
+    "lines of bqvi, gp and acquisition": 62_950,
+    "lines of the core of bqvi": 29_343,
+    "constants": 345,
     "arguments of vbmc": 21,
     "arguments of integrate": 20,
     "arguments of fit": 20,

@@ -19,7 +19,7 @@ standard deviation is the root of the sum of the squares of
     the mass at the edge of the feasible region, E_P[1 - p]
     the mass that the process lacks, its standard error
     a share of the correction, ln Z - ELBO: the draws cover only a part of the mass that q lacks in its
-    tails, a smaller part the heavier the weights' tail
+    tails, a smaller part the heavier the weights' tail; all of it if less than two evaluations are left out
     with values alone, the rise of the highest value over the latest third of the evaluations
 
 with P the weighted draws. Neither the process nor its draws extend to tails that are heavier than those of q.
@@ -183,7 +183,8 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
     weights = np.exp(logs - total)
     effective = float(effective_size(weights))
     inside = total - float(np.log(len(weights)))
-    missed, error = _missed(found, at, memory, inside)
+    beyond = np.setdiff1d(np.flatnonzero(~memory.below), found.used)
+    missed, error = _missed(found, at, memory, beyond, inside) if len(beyond) else [0.0, 0.0]
     value = inside + float(np.log1p(missed))
     under_q = found.process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value
     elbo = under_q - 0.5 * d + float(q.entropy)
@@ -196,7 +197,7 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
         float(weights @ ((1.0 - shrinkage) * np.minimum(np.abs(at.deviation), np.sqrt(at.variance)))),
         float(weights @ (1.0 - at.possible)),
         error,
-        EVIDENCE.share_at(shape) * (value - elbo),
+        (EVIDENCE.share_at(shape) if len(beyond) > 1 else 1.0) * (value - elbo),
     )
     of_q = np.exp(at.log_ratio)
     infeasible = float(of_q @ (1.0 - at.possible) / of_q.sum())
@@ -204,12 +205,9 @@ def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> Eviden
     return EvidenceEstimate(value, sd, shape, effective, infeasible, found.contradicted)
 
 
-def _missed(found: NearQ, at: _AtDraws, memory: Memory, inside: float) -> tuple[float, float]:
-    """Mass that the process lacks at evaluations left out, over that ``inside`` (its ln), and its error."""
-    n, rows = int((~memory.below).sum()), np.setdiff1d(np.flatnonzero(~memory.below), found.used)
-    if not len(rows):
-        return 0.0, 0.0
-    u = found.frame.whiten(memory.points[rows])
+def _missed(found: NearQ, at: _AtDraws, memory: Memory, rows: np.ndarray, inside: float) -> list[float]:
+    """Mass that the process lacks at ``rows`` left out, over that ``inside`` (its ln), and its error."""
+    n, u = int((~memory.below).sum()), found.frame.whiten(memory.points[rows])
     constant = 0.5 * u.shape[1] * LOG_2PI
     volume = float(np.log(np.abs(np.diagonal(found.frame.scale))).sum())
     mean = found.process.posterior_mean(u) + volume + constant
@@ -218,7 +216,7 @@ def _missed(found: NearQ, at: _AtDraws, memory: Memory, inside: float) -> tuple[
     log_evaluated = np.logaddexp(np.log1p(-share) + designs, np.log(share) + _log_tails(u))
     logs += -0.5 * np.einsum("nd,nd->n", u, u) - constant - log_evaluated - np.log(n) - inside
     true, stated = np.exp(np.minimum(logs, _LARGEST))
-    return max(float((true - stated).sum()), -0.5), float(np.linalg.norm(true - stated))
+    return [max(float((true - stated).sum()), -0.5), float(np.linalg.norm(true - stated))]
 
 
 def _log_tails(u: np.ndarray) -> np.ndarray:

