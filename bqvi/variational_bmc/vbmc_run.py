@@ -34,7 +34,6 @@ from bqvi.variational_bmc.state import (
     Settings,
     State,
     evaluated,
-    settled,
 )
 from bqvi.variational_bmc.steps import (
     batch_size,
@@ -193,18 +192,18 @@ class VBMCRun:
     def explores(self, before: State, row: Row, estimate: Estimate) -> int:
         """The largest number of points of an exploration that is due, or 0.
 
-        It is due before convergence, or after half the budget if the posterior is found. ``row`` and
-        ``estimate`` are of the evaluations of ``before``.
+        It is due before convergence, or after half the budget if the sd of the log evidence, but for unseen
+        modes, is below what these may add and the sd of the noise of a value. ``row`` and ``estimate`` are
+        of the evaluations of ``before``.
         """
         if before.exploration.complete:
             return 0
         left = self.limits.budget - before.n_evaluations
         if judge((*before.rows, row), self.tolerance).needs_exploration:
             return max(left // 2, EXPLORATION.points)
-        most = EXPLORATION.located + math.sqrt(observation_noise(before, estimate))
-        found = settled(before) and row.known_sd < most
-        late = found and left <= before.n_evaluations and not before.exploration.limited
-        return EXPLORATION.late if late else 0
+        late = left <= before.n_evaluations and not before.exploration.limited
+        most = row.unseen + math.sqrt(observation_noise(before, estimate))
+        return EXPLORATION.late if late and row.known_sd < most else 0
 
     def tested(self, state: State, estimate: Estimate) -> State | None:
         """The state with the points of a test of its claim pending; None where none is due or affordable."""

@@ -1,5 +1,7 @@
 """Modes and exploration: Gaussians whose modes, depths and basins are known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -395,3 +397,14 @@ def test_a_search_that_the_budget_ends_at_once_leaves_open_what_it_did():
     found = explored(run, modes_of(FIRST), sequence(3))
     assert not found.complete
     assert 0.9 * expected_rise(1.0) < found.unseen < expected_rise(1.0)
+
+
+def test_with_half_of_the_budget_spent_a_run_explores_once_unseen_modes_are_the_largest_part_of_its_sd():
+    box = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
+    run = bqvi.vbmc.steps(lambda x: -0.5 * float(x @ x), **box, budget=40, tolerance=None)
+    state = next(state for state in run if len(state) >= 20)
+    row, before = state.rows[-1], state.before_last_record()
+    estimate = run.engine.learn(before)[1]
+    for known in (0.5 * row.unseen, 2.0 * row.unseen):
+        found = replace(row, log_evidence_sd=np.hypot(known, row.unseen), total_variation=0.0)
+        assert (run.engine.explores(before, found, estimate) > 0) == (known < row.unseen)

@@ -59,9 +59,10 @@ class ExplorationSettings:
     gain : the nats that a climb has to gain in its last steps to continue.
     longest : the largest length of the first step of a climb, and of twice its first radius from values.
     most_with_gradients : the largest number of points of a climb with gradients.
-    located, late : with half of the budget spent a run explores ``late`` points although it is not about to
-        converge, if its sd of the log evidence is below ``located`` nats and the sd of the noise of a value.
-        Modes that are known too badly explain few points, and climbs would use all that is left.
+    late : with half of the budget spent a run explores ``late`` points although it is not about to converge,
+        if its sd but for unseen modes is below what these may add and the sd of the noise of a value. Modes
+        that are known too badly explain few points, and climbs would use all that is left.
+    located : a result with a smaller sd of the log evidence, nats, is given advice on bounds and intervals.
     """
 
     points: int = 24
