@@ -288,6 +288,19 @@ def test_a_module_without_its_experiment_is_refused(monkeypatch):
         registry.load("fig")
 
 
+def test_the_list_needs_no_extra():
+    """As after an installation without extras: neither the command line's packages, nor torch, nor a plot."""
+    names = ("typer", "rich", "pandas", "joblib", "jinja2", "matplotlib", "torch", "sklearn")
+    code = f"import sys; sys.modules.update(dict.fromkeys({names}))\n"
+    code += "sys.argv[1:] = ['list', 'vbmc']\nfrom experiments.__main__ import main\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    listed = [line.split()[0] for line in done.stdout.splitlines()]
+    assert listed == [name for name in registry.EXPERIMENTS if name.startswith("vbmc")]
+    assert 'To run them: pip install "bqvi[experiments]"' in done.stderr
+
+
 def test_missing_packages_are_named_with_the_remedy():
     code = "import sys; sys.modules['typer'] = None\nfrom experiments.__main__ import main\nmain()"
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
