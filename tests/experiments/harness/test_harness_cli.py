@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import bqvi as bqvi_package
 import experiments
+from experiments import catalogue
 from experiments.harness import registry, runner
 from experiments.harness.cli import app
 
@@ -297,7 +298,7 @@ def test_the_list_needs_no_extra():
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
     )
     listed = [line.split()[0] for line in done.stdout.splitlines()]
-    assert listed == [name for name in registry.EXPERIMENTS if name.startswith("vbmc")]
+    assert listed == [name for name in catalogue.EXPERIMENTS if name.startswith("vbmc")]
     assert 'To run them: pip install "bqvi[experiments]"' in done.stderr
 
 
