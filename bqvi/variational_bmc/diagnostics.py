@@ -308,7 +308,9 @@ def _about_gradients(evaluations: Evaluations, coordinates: Coordinates) -> list
 def _about_bounds(posterior: Posterior) -> list[str]:
     """Warnings of mass beside a bound, or beside the point where a periodic parameter was cut."""
     coordinates, warnings = posterior.coordinates, []
-    draws = posterior.coordinates.unwrapped(_plain_draws(posterior))
+    made = posterior.draws
+    plain = None if made is None else made.points[systematic(made.weights, 4096, 0.5)]
+    draws = coordinates.unwrapped(posterior.q.sample(4096, 0) if plain is None else plain)
     for position, (kind, low, high) in enumerate(coordinates.charts()):
         if kind != "between":
             continue
@@ -335,12 +337,6 @@ def _wrapped(coordinates: Coordinates, i: int, value: float) -> float:
     theta = coordinates.lower[None].copy()
     theta[0, i] = value
     return float(coordinates.wrapped(theta)[0, i])
-
-
-def _plain_draws(posterior: Posterior) -> np.ndarray:
-    if posterior.draws is None:
-        return posterior.q.sample(4096, 0)
-    return posterior.draws.points[systematic(posterior.draws.weights, 4096, 0.5)]
 
 
 def _about_box(posterior: Posterior) -> list[str]:

@@ -88,10 +88,16 @@ class Frame:
         """The log Jacobian log |det dx / dy| at u (m, D), (m,), which is added to a log density of x."""
         return np.zeros(len(u)) if self.scaling is None else self.scaling.log_jacobian(self.straight(u))
 
-    def slopes_into(self, u: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """The gradients in u (m, D), with that of `log_stretch`, from ``gradients`` in x (m, D) at u."""
+    def log_stretch_at(self, x: np.ndarray) -> np.ndarray:
+        """`log_stretch` at points x (m, D), also where these cannot be told from a bound after `into`."""
+        if isinstance(self.scaling, UserUnits):
+            return np.asarray(self.scaling.log_scales(x).sum(1))
+        return self.log_stretch(self.into(x))
+
+    def slopes_into(self, x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+        """The gradients (m, D) in u, with that of `log_stretch`, from ``gradients`` at points x (m, D)."""
         if self.scaling is not None:
-            gradients = self.scaling.pulled(self.straight(u), gradients)
+            gradients = self.scaling.pulled(x, gradients)
         return gradients @ self.scale
 
     def measure(self, q: DiagonalMixture) -> GaussianMixture:

@@ -36,19 +36,20 @@ def _shaped_data(state: State, frame: Frame, threshold: float, settings: Setting
 
 
 def _shaped(made: Evaluations, frame: Frame, threshold: float, noise_unknown: bool) -> Data:
-    points = frame.into(made.points)
-    values = made.values + frame.log_stretch(points)
-    gradients = None if made.gradients is None else frame.slopes_into(points, made.gradients)
+    points, stretch = frame.into(made.points), frame.log_stretch_at(made.points)
+    values = made.values + stretch
+    gradients = None if made.gradients is None else frame.slopes_into(made.points, made.gradients)
     noise = made.noise_variance
     if noise is not None and np.isnan(noise).any():
         # Evaluations given without noise_sd are of the same function, and get the noise of the others.
         noise = np.where(np.isnan(noise), np.nanmedian(noise) if np.isfinite(noise).any() else 0.0, noise)
     straight = frame.scaling is not None and frame.scaling.sheared
     kept = _informative(points, values) if straight else np.ones(len(values), bool)
-    return noise_shaped(
+    data = noise_shaped(
         points[kept], values[kept], None if gradients is None else gradients[kept],
         None if noise is None else noise[kept], threshold, noise_unknown,
     )  # fmt: skip
+    return replace(data, log_units=(frame.log_volume + stretch)[kept])
 
 
 def _informative(points: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -95,18 +96,12 @@ class Candidate:
     data: Data
     psi: np.ndarray
     evidence: float
-    """The log evidence from `fit`, for gradients in the frame's units; NaN where psi was kept."""
+    """The log evidence from `fit`; NaN where psi was kept."""
     refitted: bool = True
     """Whether psi has been fitted, or has other terms than before."""
 
-    @property
-    def comparable(self) -> float:
-        """The log evidence for gradients in the units in which they were observed."""
-        slopes = self.data.thinned.gradients
-        return self.evidence + (0 if slopes is None else len(slopes)) * self.frame.log_volume
-
     def __lt__(self, other: Candidate) -> bool:
-        return self.comparable < other.comparable
+        return self.evidence < other.evidence
 
 
 def selected(state: State, frame: Frame, psi: np.ndarray | None, step: InferenceStep) -> Candidate:
@@ -138,7 +133,7 @@ def selected(state: State, frame: Frame, psi: np.ndarray | None, step: Inference
             continue
         start = None if other.other_frame else psi
         found = Candidate(other.frame, other.threshold, trial, *fit(trial, start, FITTING.first_iterations))
-        if found.comparable > best.comparable - FITTING.behind:
+        if found.evidence > best.evidence - FITTING.behind:
             fitted = fit(trial, found.psi, 2 * iterations - FITTING.first_iterations)
             best = max(best, Candidate(other.frame, other.threshold, trial, *fitted))
     return best

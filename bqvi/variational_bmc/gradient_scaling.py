@@ -96,7 +96,7 @@ def scaling_from_gradients(made: Evaluations) -> FittedScaling | None:
     y = scaling.into(x)
     values = made.values[near] + scaling.log_jacobian(y)
     best = np.argsort(-values, kind="stable")[: max(len(y) // 2, 2 * y.shape[1])]
-    mean, variances = _gaussian(y[best], scaling.pulled(y[best], gradients[best]))
+    mean, variances = _gaussian(y[best], scaling.pulled(x[best], gradients[best]))
     scaled = scaling.rates != 0.0
     mean[scaled] = scaling.centres[scaled]
     covariance = np.diag(np.where(scaled, found.variances, variances))
@@ -298,8 +298,7 @@ def _misfit(scaling: Scaling | UserUnits | None, x: np.ndarray, gradients: np.nd
     """The deviation of gradients in y from affine: half the log of the mean r^2, summed over coordinates."""
     y, slopes = x, gradients
     if scaling is not None:
-        y = scaling.into(x)
-        slopes = scaling.pulled(y, gradients)
+        y, slopes = scaling.into(x), scaling.pulled(x, gradients)
     sd = np.maximum(y.std(0), 1e-300)
     z, ones = (y - y.mean(0)) / sd, np.ones((len(y), 1))
     design = np.stack([np.hstack([z[:, [j]], ones, np.delete(z, j, axis=1)]) for j in range(y.shape[1])])

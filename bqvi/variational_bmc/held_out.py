@@ -78,5 +78,5 @@ def predicted(state: State, estimate: Estimate, frame: Frame, coordinates: Coord
     variance = variance + estimate.surrogate.fitted_noise
     if made.noise_variance is not None:
         variance = variance + made.noise_variance
-    residuals = made.values - (mean - frame.log_stretch(u))
+    residuals = made.values - (mean - frame.log_stretch_at(made.points))
     return HeldOut(coordinates.to_user(made.points), residuals, np.sqrt(variance))

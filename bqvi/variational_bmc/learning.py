@@ -154,8 +154,8 @@ def _spread(state: State, surrogate: Surrogate, seed: int) -> tuple[np.ndarray, 
     """
     good = state.usable
     frame = state.frame
-    u = frame.into(good.points)
-    mean, covariance = elite(frame.straightened(good.points), good.values + frame.log_stretch(u))
+    heights = good.values + frame.log_stretch_at(good.points)
+    mean, covariance = elite(frame.straightened(good.points), heights)
     if good.gradients is None:
         return mean, covariance
     affine = frame.affine

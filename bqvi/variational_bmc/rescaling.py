@@ -62,7 +62,8 @@ def with_map_of_draws(state: State, estimate: Estimate, step: InferenceStep) -> 
 
 def _of_all_depths(state: State) -> State:
     """The state with the evaluations to which maps are fitted: of many, some of all depths."""
-    made, most = state.usable, FITTING.enough
+    made = state.usable
+    most = FITTING.enough // (1 if made.gradients is None else 1 + made.points.shape[1])
     if len(made) <= most:
         return state
     ranks = np.linspace(0, len(made) - 1, most).astype(int)
@@ -138,10 +139,9 @@ def _mapped(
 
 
 def _evidence(state: State, step: InferenceStep) -> float:
-    """The log evidence of the values alone."""
-    values = replace(state, evaluations=replace(state.evaluations, gradients=None))
+    """The log evidence of the values, and of the gradients if there are any."""
     try:
-        return selected(values, next_frame(values), None, replace(step, final=False)).evidence
+        return selected(state, next_frame(state), None, replace(step, final=False)).evidence
     except np.linalg.LinAlgError:  # the draws nearly coincide
         return -np.inf
 

@@ -73,8 +73,9 @@ class Scaling:
         """The log Jacobian log |det dx / dy| at y (m, D), (m,)."""
         return self.log_scales(y).sum(1)
 
-    def pulled(self, y: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """The gradients (m, D) in y of f(x(y)) + log |det dx / dy|, from ``gradients`` of f in x (m, D)."""
+    def pulled(self, x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+        """The gradients (m, D) in y of f(x(y)) + log |det dx / dy|, from ``gradients`` of f at x (m, D)."""
+        y = self.into(x)
         at = self._at(y)
         found: np.ndarray = gradients * at.scale + (gradients * self._across(at)) @ self.slopes
         found[:, self.leading] += (gradients * self._along(at, y)).sum(1) + at.share @ self.rates

@@ -55,6 +55,7 @@ class Data:
     top : the maximum of the prior mean.
     noise_fitted : whether a noise common to all values is a hyperparameter, in addition to ``noise``.
     log_slopes : the logarithm (n,) of the derivative of the shaped value in the observed one, at each point.
+    log_units : the logarithm (n,) of |det dx / du| at each point, the change of a gradient's volume.
     cheap : the function g, where there is a cheap model.
     rough : whether the kernel has a term with shorter lengthscales.
     """
@@ -66,6 +67,7 @@ class Data:
     top: float
     noise_fitted: bool
     log_slopes: np.ndarray
+    log_units: np.ndarray
     cheap: AnovaSums | None = None
     rough: bool = False
 
@@ -81,9 +83,10 @@ class Data:
 
     @property
     def log_slope(self) -> float:
-        """The sum of ``log_slopes`` over all observations."""
+        """The logarithm of the derivative of all observations as they are here in what was observed."""
         m = 0 if self.gradients is None else len(self.gradients)
-        return float(self.log_slopes.sum() + self.points.shape[1] * self.log_slopes[:m].sum())
+        of_gradients = self.points.shape[1] * self.log_slopes[:m] + self.log_units[:m]
+        return float(self.log_slopes.sum() + of_gradients.sum())
 
     def __getstate__(self) -> dict[str, object]:
         """The attributes alone: cached values contain functions, and are computed again."""
@@ -186,7 +189,7 @@ class Data:
             noise = np.concatenate([noise, of_slopes.reshape(-1)])
         return replace(
             self, points=self.points[rows], values=self.values[rows], gradients=gradients, noise=noise,
-            log_slopes=self.log_slopes[rows],
+            log_slopes=self.log_slopes[rows], log_units=self.log_units[rows],
         )  # fmt: skip
 
 
@@ -219,7 +222,7 @@ def noise_shaped(
         slopes = SHAPING.least_noise + shaped[:, None] + 1e-8 * gradients**2
         slopes[unknown] = _UNKNOWN
         variance = np.concatenate([variance, slopes.reshape(-1)])
-    return Data(points, values, gradients, variance, top, noise_fitted, -np.log(excess))
+    return Data(points, values, gradients, variance, top, noise_fitted, -np.log(excess), np.zeros_like(depth))
 
 
 def prior_of(dimension: int, noise_fitted: bool, rough: bool = False) -> JointPrior:
@@ -328,8 +331,8 @@ def with_terms_of(psi: np.ndarray, data: Data) -> np.ndarray:
 def fit(data: Data, start: np.ndarray | None, iterations: int = 40) -> tuple[np.ndarray, float]:
     """The hyperparameters (P,) at the maximum of their posterior near ``start`` (or near the prior's mean).
 
-    The second result is the log posterior there, for the values as observed, so that differently shaped data
-    can be compared. Gradients are thinned.
+    The second result is the log posterior there, for values and gradients as observed, so that differently
+    shaped data and other frames can be compared. Gradients are thinned.
     """
     data = data.thinned
     objective = log_posterior(data)
@@ -470,8 +473,9 @@ class Surrogate:
         """The posterior mean and variance of the log joint at u (m, D), (m,) each, from ``whitened`` W k."""
         known = self.whitened(u) if whitened is None else whitened
         variance = self.kernel.diagonal(u) - np.einsum("nm,nm->m", known, known)
-        mean = self._prior_mean(u) + self.evidence.residual[:, 0] @ known
-        return mean, np.maximum(variance, self.rounding)
+        prior = self.data.top - 0.5 * np.einsum("md,md->m", u, u)
+        prior = prior if self.data.cheap is None else prior + self.data.cheap(u)
+        return prior + self.evidence.residual[:, 0] @ known, np.maximum(variance, self.rounding)
 
     def left_out(self, copies: np.ndarray) -> np.ndarray:
         """The values less their predictions by all other evaluations, in sds of these, (n,).
@@ -522,7 +526,3 @@ class Surrogate:
     ) -> np.ndarray:
         """The posterior covariance of phi at u (m, D) and v (p, D), (m, p), given W k of both."""
         return self.kernel(u, v) - whitened_u.T @ whitened_v
-
-    def _prior_mean(self, u: np.ndarray) -> np.ndarray:
-        result: np.ndarray = self.data.top - 0.5 * np.einsum("md,md->m", u, u)
-        return result if self.data.cheap is None else result + self.data.cheap(u)

@@ -92,11 +92,16 @@ class UserUnits:
         """The log Jacobian log |det dx / dy| at y (m, D), (m,)."""
         return np.asarray(self._log_scales(self._charts(y)).sum(1))
 
-    def pulled(self, y: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-        """The gradients (m, D) in y of f(x(y)) + log |det dx / dy|, from ``gradients`` of f in x (m, D)."""
-        t = self._charts(y)
-        found = gradients.copy()
-        found[:, self.straight] = (gradients[:, self.straight] + t * self.half) * np.exp(self._log_scales(t))
+    def pulled(self, x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+        """The gradients (m, D) in y of f(x(y)) + log |det dx / dy|, from ``gradients`` of f at x (m, D).
+
+        NaN where they are lost to rounding, so near to a bound that both terms of their sum are equal.
+        """
+        t = self.centre + self.half * x[:, self.straight]
+        found, part = gradients.copy(), t * self.half
+        slopes = gradients[:, self.straight] + part
+        lost = np.abs(slopes) < 1e-11 * np.abs(part)
+        found[:, self.straight] = np.where(lost, np.nan, slopes * np.exp(self._log_scales(t)))
         return found
 
     def image(

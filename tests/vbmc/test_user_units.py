@@ -7,10 +7,12 @@ import pytest
 from scipy.stats import norm
 
 import bqvi
+from bqvi.calls import Evaluations
 from bqvi.calls.coordinates import make_coordinates
 from bqvi.variational_bmc.correction import weighed
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.frame_selection import _shaped as shaped
 from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
 from bqvi.variational_bmc.user_units import UserUnits
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -41,7 +43,44 @@ def test_derivatives_are_those_of_finite_differences():
         return np.sin(x).sum(1) + UNITS.log_jacobian(at)
 
     slopes = np.stack([density(y + step * e) - density(y - step * e) for e in np.eye(3)], axis=1) / (2 * step)
-    np.testing.assert_allclose(UNITS.pulled(y, np.cos(X)), slopes, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(UNITS.pulled(X, np.cos(X)), slopes, rtol=1e-6, atol=1e-8)
+
+
+def test_values_and_gradients_beside_a_bound_are_those_in_the_users_units():
+    """A log density that is affine in theta; t from -9 to 6, where theta itself is rounded to the bound."""
+    t = np.array([-9.0, -8.3, -6.5, -6.0, -4.0, 0.5, 6.0])
+    x = np.stack([(t - UNITS.centre[0]) / UNITS.half[0], np.zeros(7), np.zeros(7)], axis=1)
+    theta = -3.0 + 12.0 * norm.cdf(t)
+    f = 0.7 * theta + norm.logpdf(t) + np.log(12.0 * UNITS.half[0])
+    slopes = np.zeros((7, 3))
+    slopes[:, 0] = (0.7 * 12.0 * norm.pdf(t) - t) * UNITS.half[0]
+    frame = Frame(np.zeros(3), np.eye(3), UNITS)
+    f = f + UNITS.log_scales(x)[0, 2]  # the third coordinate does not change
+    gaps = f + frame.log_stretch_at(x) - 0.7 * theta
+    np.testing.assert_allclose(gaps, gaps[5], atol=1e-9)
+    pulled = frame.slopes_into(x, slopes)[:, 0]
+    assert np.isnan(pulled[:2]).all()  # below the rounding of the gradient in t
+    np.testing.assert_allclose(pulled[2:], 0.7 * 3.0, rtol=1e-4)
+
+
+def test_evidences_in_two_frames_are_of_the_same_observations():
+    """The density of what was observed: the log determinant of observed to modelled, by differences."""
+    rng = np.random.default_rng(8)
+    x = 0.4 * rng.normal(size=(4, 3))
+    values, gradients = rng.normal(size=4) * [1.0, 1.0, 1.0, 60.0], rng.normal(size=(4, 3))
+    frame = Frame(np.array([0.2, 0.0, -0.1]), np.diag([0.5, 2.0, 1.5]), UNITS)
+
+    def data(observed):
+        made = Evaluations(x, observed[:4], observed[4:].reshape(4, 3), None, np.zeros(4, bool), ("",) * 4)
+        return shaped(made, frame, 10.0, False)
+
+    def modelled(observed):
+        found = data(observed)
+        return np.concatenate([found.values, found.gradients.reshape(-1)])
+
+    observed = np.concatenate([values, gradients.reshape(-1)])
+    jacobian = np.stack([modelled(observed + h) - modelled(observed - h) for h in 1e-5 * np.eye(16)]) / 2e-5
+    assert data(observed).log_slope == pytest.approx(np.linalg.slogdet(jacobian)[1], abs=1e-6)
 
 
 def test_the_image_of_a_gaussian_cut_by_a_bound_has_the_moments_of_the_rest():
