@@ -296,9 +296,7 @@ def _regressed(left: np.ndarray, design: np.ndarray, rounds: int) -> tuple[np.nd
 
 def _misfit(scaling: Scaling | UserUnits | None, x: np.ndarray, gradients: np.ndarray) -> float:
     """The deviation of gradients in y from affine: half the log of the mean r^2, summed over coordinates."""
-    y, slopes = x, gradients
-    if scaling is not None:
-        y, slopes = scaling.into(x), scaling.pulled(x, gradients)
+    y, slopes = (x, gradients) if scaling is None else (scaling.into(x), scaling.pulled(x, gradients))
     sd = np.maximum(y.std(0), 1e-300)
     z, ones = (y - y.mean(0)) / sd, np.ones((len(y), 1))
     design = np.stack([np.hstack([z[:, [j]], ones, np.delete(z, j, axis=1)]) for j in range(y.shape[1])])
