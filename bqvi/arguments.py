@@ -108,17 +108,15 @@ def of(*methods: str) -> Beside:
 
 @dataclass(frozen=True)
 class Apart:
-    """An argument that has no place beside ``other``, or some ``values`` of it; ``why``, and what to do."""
+    """An argument that has no place beside ``other``; ``why``, and what to do."""
 
     other: str
     why: str
-    values: tuple[Any, ...] = ()
 
     def refuse(self, name: str, values: Mapping[str, Any], given: Iterable[str]) -> None:
-        """ValueError where the other argument is ``given`` with such a value."""
-        value = values[self.other]
-        if self.other in given and (not self.values or value in self.values):
-            raise ValueError(f"{name} is given, and {self.other} is {shown(value)}: {self.why}")
+        """ValueError where the other argument is ``given``."""
+        if self.other in given:
+            raise ValueError(f"{name} is given, and {self.other} is {shown(values[self.other])}: {self.why}")
 
 
 class Argument(NamedTuple):

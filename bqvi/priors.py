@@ -24,24 +24,18 @@ from gp.arrays import Array, is_torch, shown, to_numpy
 from gp.measures import Gaussian
 
 BOUNDS = ("lower", "upper", "plausible_lower", "plausible_upper")
-_QUANTILES = (0.16, 0.84, 0.5)
+_QUANTILES, UNIT_QUANTILE = (0.16, 0.84, 0.5), ndtri(0.84)
 _DRAWS = 2**14
 _JOINT = ("multivariate_normal_frozen", "multivariate_t_frozen")
 """SciPy's joint distributions over R^k."""
 _IN_TORCH: dict[str, Callable[..., tuple[Any, ...]]] = {
-    "norm": lambda: ("Normal", 0.0, 1.0),
-    "uniform": lambda: ("Uniform", 0.0, 1.0),
-    "expon": lambda: ("Exponential", 1.0),
-    "gamma": lambda a: ("Gamma", a, 1.0),
-    "invgamma": lambda a: ("InverseGamma", a, 1.0),
-    "beta": lambda a, b: ("Beta", a, b),
-    "lognorm": lambda s: ("LogNormal", 0.0, s),
-    "t": lambda df: ("StudentT", df),
-    "cauchy": lambda: ("Cauchy", 0.0, 1.0),
-    "laplace": lambda: ("Laplace", 0.0, 1.0),
-    "halfnorm": lambda: ("HalfNormal", 1.0),
-    "halfcauchy": lambda: ("HalfCauchy", 1.0),
-}
+    "norm": lambda: ("Normal", 0.0, 1.0), "uniform": lambda: ("Uniform", 0.0, 1.0),
+    "expon": lambda: ("Exponential", 1.0), "gamma": lambda a: ("Gamma", a, 1.0),
+    "invgamma": lambda a: ("InverseGamma", a, 1.0), "beta": lambda a, b: ("Beta", a, b),
+    "lognorm": lambda s: ("LogNormal", 0.0, s), "t": lambda df: ("StudentT", df),
+    "cauchy": lambda: ("Cauchy", 0.0, 1.0), "laplace": lambda: ("Laplace", 0.0, 1.0),
+    "halfnorm": lambda: ("HalfNormal", 1.0), "halfcauchy": lambda: ("HalfCauchy", 1.0),
+}  # fmt: skip
 """SciPy's distributions in their own units: the name and the arguments of torch's."""
 _KINDS = (
     "a frozen distribution of SciPy, as scipy.stats.norm(0, 1) is, or one of torch; a dict of these by "
@@ -63,12 +57,11 @@ class _Part:
             raise TypeError(f"{self.name} is {said}; it must be {_KINDS}")
         if not self._of_torch and hasattr(given, "freeze"):
             raise TypeError(f"{self.name} is scipy.stats.{given.name}, without arguments; it must be frozen")
-        joint = not self._of_torch and not hasattr(given, "support") and self.kind not in _JOINT
-        if (
-            joint
-            or len(self.shape) > 1
-            or (self._of_torch and (self._constraint.is_discrete or self._constraint.event_dim))
-        ):
+        if self._of_torch:
+            other = self._constraint.is_discrete or self._constraint.event_dim
+        else:
+            other = not hasattr(given, "support") and self.kind not in _JOINT
+        if other or len(self.shape) > 1:
             raise TypeError(f"{self.name} is {shown(given)}; it must be a density of a number or of a vector"
                             " that lies in intervals")  # fmt: skip
 
@@ -101,14 +94,14 @@ class _Part:
     def quantiles(self) -> np.ndarray:
         """The quantiles (3,) or (3, k) of each entry."""
         inverse = getattr(self.given, "ppf", None) or getattr(self.given, "icdf", None)
-        if not self._of_torch and inverse is not None:
-            return np.array([inverse(p) for p in _QUANTILES], float)
         if self._of_torch:
             import torch
 
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
                 draws = to_numpy(self.given.sample((_DRAWS,)))
+        elif inverse is not None:
+            return np.array([inverse(p) for p in _QUANTILES], float)
         else:
             draws = np.reshape(self.given.rvs(size=_DRAWS, random_state=0), (_DRAWS, -1))
         return np.asarray(np.quantile(draws, _QUANTILES, axis=0))
@@ -169,21 +162,15 @@ class _Distributions:
     def of(cls, given: Any) -> _Distributions:
         """The prior of what the user gave."""
         several = isinstance(given, Mapping | Sequence) and not isinstance(given, str)
-        one_each = (
-            dict(given) if isinstance(given, Mapping) else dict(enumerate(given if several else [given]))
-        )
-        if not one_each:
+        each = given if isinstance(given, Mapping) else dict(enumerate(given if several else [given]))
+        if not each:
             raise ValueError(f"prior is {shown(given)}; it must be {_KINDS}")
-        parts = [_Part(f"prior[{at!r}]" if several else "prior", one) for at, one in one_each.items()]
-        layout = VectorLayout({str(name): part.shape for name, part in zip(one_each, parts, strict=True)})
+        parts = [_Part(f"prior[{at!r}]" if several else "prior", one) for at, one in each.items()]
+        layout = VectorLayout({str(name): part.shape for name, part in zip(each, parts, strict=True)})
         if not isinstance(given, Mapping):
             layout = VectorLayout({f"x{i}": () for i in range(len(layout.names))})
-        rows = [
-            np.concatenate(
-                [np.broadcast_to(x, part.shape).reshape(-1) for x, part in zip(one, parts, strict=True)]
-            )
-            for one in zip(*((*part.ends, *part.quantiles) for part in parts), strict=True)
-        ]
+        rows = [np.concatenate([np.broadcast_to(x, p.shape).ravel() for x, p in zip(one, parts, strict=True)])
+                for one in zip(*((*p.ends, *p.quantiles) for p in parts), strict=True)]  # fmt: skip
         return cls(layout, tuple(parts), dict(zip((*BOUNDS, "start"), rows, strict=True)))
 
     def log_density(self, points: Array) -> Array:
@@ -228,7 +215,7 @@ class _Distributions:
         ends = [self.usual[name] for name in BOUNDS]
         coordinates = make_coordinates(*ends, names=self.layout.names)
         unit = np.eye(coordinates.dimension)
-        return Posterior.of(Gaussian(np.zeros(len(unit)), unit / ndtri(_QUANTILES[1]) ** 2), coordinates)
+        return Posterior.of(Gaussian(np.zeros(len(unit)), unit / UNIT_QUANTILE**2), coordinates)
 
 
 @dataclass(frozen=True, eq=False)

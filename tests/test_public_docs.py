@@ -196,7 +196,6 @@ DOORS = (
     bqvi.vbmc,
     bqvi.evidence_bounds,
     bqvi.adapters.TargetModel,
-    bqvi.models.LogJoint,
     bqvi.adapters.from_torch,
     gp.fit,
     gp.GaussianProcess,

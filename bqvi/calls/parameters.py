@@ -60,15 +60,7 @@ class VectorLayout:
         return found
 
     def joined(self, values: Mapping[str, Any]) -> np.ndarray:
-        """The vector (P,) of arrays by name.
-
-        Raises
-        ------
-        KeyError
-            An array is missing.
-        ValueError
-            An array has another shape.
-        """
+        """The vector (P,) of arrays by name; KeyError where one is missing."""
         parts = [np.asarray(values[name], float) for name in self.shapes]
         for part, (name, shape) in zip(parts, self.shapes.items(), strict=True):
             require_shape(name, part, shape)

@@ -13,10 +13,9 @@ where that is larger; gradients likewise, with the power of two above their larg
 digits about one number in 100,000 differs between two packages, and a log joint of -1e6 has an error of at
 most 6e-5 nats.
 
-A run begins in the plausible box, which VBMC also explores. Where the user gives none, `fit` with 'bq' begins
-with a search for one around the start, `vbmc`, which searches by itself, in the box around the start, so that
-a run is the same for all packages, and `integrate` asks for a measure. Other methods use the box of the
-prior, if the package provides the prior.
+A run begins in the plausible box. Where the user gives none, `fit` with 'bq' begins with a search around the
+start, `vbmc`, which searches by itself, in the box around the start, so that a run is the same for all
+packages, and `integrate` asks for a measure.
 """
 
 from __future__ import annotations
@@ -119,9 +118,7 @@ class TargetModel:
     Examples
     --------
     >>> import bqvi
-    >>> def log_joint(theta):  # (2,) -> a number
-    ...     return -0.5 * theta @ theta
-    >>> model = bqvi.adapters.TargetModel(log_joint, ("a", "b"), lambda theta: (log_joint(theta), -theta))
+    >>> model = bqvi.adapters.TargetModel(lambda t: -0.5 * t @ t, ("a", "b"), lambda t: (-0.5 * t @ t, -t))
     >>> fit = bqvi.fit(model, method="bq", budget=20, seed=0)
     >>> print(f"{fit.log_evidence:.2f}")  # exactly ln 2 pi = 1.84
     1.84

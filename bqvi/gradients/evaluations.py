@@ -173,7 +173,8 @@ def _called(
 
 def is_as_stated(model: LogJointModel) -> TypeGuard[LogJoint]:
     """Whether the model is a function that its user gave."""
-    return not is_moving(model) and getattr(type(model), "log_prior", None) is LogJoint.log_prior
+    of_rows = getattr(model, "data", None) is not None
+    return not (of_rows or is_moving(model)) and getattr(type(model), "log_prior", 0) is LogJoint.log_prior
 
 
 def _stated(model: LogJoint, rows: Data) -> Function:

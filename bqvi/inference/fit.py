@@ -78,39 +78,36 @@ def fit(
     model : a `ConjugateModel`, a `LogJointModel` or an `AmortisedModel` (a `VariationalAutoencoder`); or a
         `TargetModel` of `bqvi.adapters`, which is used as a `LogJoint` with the model's names and plausible
         box. Where that box is only a guess and none is given here, q begins around the model's start
-    data : N rows of the kind that the model takes; None for a `LogJoint`
+    data : N rows of the kind that the model takes; None for a `LogJoint`, which has its own
     method : 'cavi', 'memoised', 'gd', 'ngd', 'sgd', 'sngd' (conjugate models), 'score', 'pathwise', 'iwae',
         'dreg' (any model; for an `AmortisedModel` these four), 'bq' (a `LogJointModel` with a Gaussian q: the
         fewest evaluations), or an estimator such as ``Pathwise(5, entropy="sticking-the-landing")``. The
         defaults of geometry, schedule and steps for an estimator are those of 'pathwise', and for a
         ``BayesianQuadrature`` those of 'bq', or with a mini-batch of 'pathwise'
     minibatch : a strategy of `acquisition.minibatch`; or S, for uniform draws without replacement; or
-        'balanced': batches that each resemble the data, S = min(100, N). 'balanced' is recommended on an
-        unknown problem: it is unbiased, has positive weights and no settings, and where its kernel explains
-        no variance it is random reshuffling. Its set-up takes about 40 microseconds a datum once
-        (``trace['setup_seconds']``), little compared with many epochs or with expensive data. The stochastic
-        methods default to random reshuffling with S = min(100, N), which has no set-up. 'memoised' takes S
-        alone, and visits each batch in turn; its default is a tenth of the data, at least 100. Of 'bq', which
-        keeps evaluations of one log joint, only ``BayesianQuadrature(memory=0)`` takes mini-batches
+        'balanced': batches that each resemble the data, S = min(100, N), recommended on an unknown problem:
+        they are unbiased, have positive weights and no settings, and where their kernel explains no variance
+        are a random reshuffling. Their set-up takes about 40 microseconds a datum (``setup_seconds``). The
+        stochastic methods default to random reshuffling with S = min(100, N). 'memoised' takes S alone,
+        and visits each batch in turn; its default is a tenth of the data, at least 100. Of 'bq', which keeps
+        evaluations of one log joint, only ``BayesianQuadrature(memory=0)`` takes mini-batches
     schedule : the step sizes; default by method (`methods`)
     geometry : `Natural`, `Riemannian`, `Euclidean` or `TrustRegion`; default by method
     samples : L, draws of theta in each step, for the sampling methods; new evaluations in each step, for 'bq'
     family : of a Gaussian q: 'full', 'mean-field', or 'point' for MAP (EM, for a conjugate model)
     start_from : 'k-means++', 'random', or a distribution to start at: for q a mixture of Gaussians over R^D a
-        `families.GaussianMixture`, with 'pathwise' or 'score'. By default one start of
-        'score', 'pathwise', 'iwae' or 'dreg' on a `LogJointModel` begins with a search (`beginning`): a climb
-        to a mode and the curvature there, by at most half of the budget, and makes natural steps if no
-        schedule is given. With 'bq' a search begins at a Gaussian q that is far from the posterior, by its
-        first evaluations
+        `families.GaussianMixture`, with 'pathwise' or 'score'. By default one start of 'score', 'pathwise',
+        'iwae' or 'dreg' on a `LogJointModel` begins with a search (`beginning`): a climb to a mode and the
+        curvature there, by at most half of the budget, and makes natural steps if no schedule is given. With
+        'bq' a search begins at a Gaussian q that is far from the posterior, by its first evaluations
     starts : number of starts; the fit with the best ELBO is returned
     steps : the largest number of iterations; default by method, unless evaluations or seconds are limited
     tolerance : nats; None: the run goes on to its other limits. Of 'bq', by default .05: the run ends, as
-        ``converged``, once q stands still, the ELBO's standard deviation is below the tolerance, and some ten
-        evaluations that could have refuted this have not (`convergence`). With draws or mini-batches of data,
-        and a model that is not conjugate, it ends once a natural step would gain less than half of it, by two
-        standard errors, which is tested after 100, 200, 400, ... steps (`remaining_gain`). Of other methods
-        the change of the ELBO between two records, and two standard errors of it, that end the run; by
-        default 1e-6 for exact full-batch methods, else None
+        ``converged``, once q stands still, the ELBO's sd is below it, and some ten evaluations that could
+        have refuted this have not (`convergence`). With draws or mini-batches, and a model that is not
+        conjugate, it ends once a natural step would gain less than half of it, by two standard errors,
+        tested after 100, 200, 400, ... steps (`remaining_gain`). Of others the change of the ELBO between
+        two records, with two standard errors; by default 1e-6 for exact full-batch methods, else None
     budget : the largest number of evaluations, never exceeded: of the log joint, or per datum for a model
         with data. Evaluations for records and in all starts count. The evaluations of the last record are
         reserved, and the last step is shortened to those that remain, or left out
@@ -120,19 +117,18 @@ def fit(
         mini-batch run takes a pass over all data, those before the end take a tenth of the steps' evaluations
     metrics : name -> function of q, recorded with the ELBO
     elbo_samples : fresh draws for each recorded ELBO that has no closed form, at least 2; each is an
-        evaluation, counted in ``trace['record_evaluations']`` and in the budget. None: the ELBO takes no
-        further evaluations. For methods that keep evaluations ('bq') it is estimated from these, with the
-        standard deviation of the surrogate; for others from the draws of the latest tenth of the steps, with
-        a standard error
+        evaluation, counted in ``trace['record_evaluations']`` and in the budget. None: the ELBO is estimated
+        from evaluations that are kept ('bq'), with the standard deviation of the surrogate, or from the draws
+        of the latest tenth of the steps, with a standard error
     evaluations : for estimators that keep evaluations, of a `LogJoint`: (theta (n, P), values (n,)) made
         before, then gradients (n, P) if the `LogJoint` has any; the noise of values is its ``noise_sd``. They
         count in the budget, and replace the design of the first step. Of thousands some hundreds are used
         (`calls.selection`), and only these count
     seed : an integer or a generator; the same seed gives the same result
     resume : a `Fit`, the path of a saved one, or the exception that ended a run: the run continues from
-        there, with the same model, data and choices; the result is that of an uninterrupted run. Evaluations
-        of a step that was cut short are used when it is made again; those of a model with data by 'score',
-        'pathwise', 'iwae' and 'dreg' are not kept, count, and are made again
+        there, with the same model, data and choices, to the result of an uninterrupted run. Evaluations of a
+        step that was cut short are used again; those of a model with data by 'score', 'pathwise', 'iwae' and
+        'dreg' count, and are made again
     run : how the run is carried out (`bqvi.Run`): executor, workers, time limit, callback, progress line,
         checkpoint, verify, the treatment of errors
 

@@ -16,6 +16,7 @@ from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.selection import selected
 from bqvi.calls.target_model import box_around
 from bqvi.gradients import BayesianQuadrature, Estimator, RememberingEstimator
+from bqvi.gradients.evaluations import is_as_stated
 from bqvi.inference.methods import Method
 from bqvi.inference.state import LoopState
 from bqvi.models.log_joint import LogJoint
@@ -35,7 +36,7 @@ def with_calls(model: Any, choice: Method | None, method: str | Estimator, run: 
     stated = {"run.executor": run.executor, "evaluations": known, "run.errors": run.errors,
               "run.n_jobs": None if run.n_jobs == 1 else run.n_jobs}  # fmt: skip
     given = [name for name, value in stated.items() if value is not None]
-    if not isinstance(model, LogJoint) or type(model).log_prior is not LogJoint.log_prior:
+    if not is_as_stated(model):
         if given:
             raise TypeError(
                 f"{given[0]} was given, but model is a {type(model).__name__}; it is for a LogJoint"

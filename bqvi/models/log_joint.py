@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -18,11 +19,12 @@ import numpy as np
 from bqvi.calls import HERE, Coordinates, Function, Run, TargetModel, make_coordinates
 from bqvi.calls.bounds import Bound
 from bqvi.calls.function import AUTODIFF, STATED
+from bqvi.calls.parameters import ByName, by_name
 from bqvi.checks import require_integer, require_numbers
 from bqvi.families import Gaussian
 from bqvi.families.family import FamilyOrPoint
-from bqvi.models.data import Data
-from bqvi.priors import BOUNDS, posed
+from bqvi.models.data import Data, as_numbers
+from bqvi.priors import BOUNDS, UNIT_QUANTILE, posed
 from gp.arrays import Array, as_like, is_torch, shown, to_numpy
 from gp.suggestions import suggesting
 
@@ -87,6 +89,9 @@ class LogJoint:
     vectorised : whether the functions take many points at once
     gradient : "autodiff": torch functions; a function (L, P) -> (L, P), or (P,) -> (P,): functions of NumPy
         arrays; None: values only, from NumPy arrays
+    data : N rows, an array or a tuple of arrays with common rows, for mini-batches. ``log_likelihood``, of
+        torch, then takes theta (L, P), or with ``vectorised=False`` (P,), and S of the rows as tensors, and
+        returns a term for each, (L, S) or (S,); by name it takes them as ``rows``. There are no bounds then
     noise_sd : for 'bq': standard deviation of the noise of values, nats: a number, or a function of theta
     gradient_noise_sd : of the entries of the gradient: a number or (P,), 0 if they are exact. Noise is
         independent from one evaluation to the next
@@ -97,21 +102,6 @@ class LogJoint:
     coordinates : from R^D to theta, where there are bounds or names; else None
     dimension : the number D of free parameters
     run : what makes the calls, as of `bqvi.calls.Caller`
-
-    Examples
-    --------
-    Seven of twenty under a beta prior, whose posterior is beta (9, 16), with the mean .36:
-
-    >>> import bqvi
-    >>> import numpy as np
-    >>> import scipy.stats
-    >>> def log_likelihood(p):  # (L,) -> (L,)
-    ...     return 7 * np.log(p) + 13 * np.log1p(-p)
-    >>> prior = {"p": scipy.stats.beta(2, 3)}
-    >>> model = bqvi.models.LogJoint(log_likelihood=log_likelihood, prior=prior, gradient=None)
-    >>> fit = bqvi.fit(model, method="bq", budget=30, seed=0)
-    >>> print(fit.posterior.names, fit.posterior.mean.round(2))
-    ('p',) [0.36]
     """
 
     run: Run = HERE
@@ -130,12 +120,22 @@ class LogJoint:
         periodic: Any = (),
         vectorised: bool = True,
         gradient: str | Callable[..., Any] | None = "autodiff",
+        data: Data = None,
         noise_sd: float | Callable[..., Any] | None = None,
         gradient_noise_sd: float | Sequence[float] | np.ndarray | None = None,
     ) -> None:
         count = None if dimension is None else require_integer("dimension", dimension, 1)
         bounds = dict(zip(BOUNDS, (lower, upper, plausible_lower, plausible_upper), strict=True))
+        self.data, terms = data, log_likelihood
+        if data is not None:
+            self.data = _rows_of(data, log_likelihood, gradient, [*bounds.values(), noise_sd])
+            log_likelihood, bounds = len, {"plausible_lower": -1.0, "plausible_upper": 1.0}
         asked = posed(log_joint, log_likelihood, prior, gradient, vectorised, bounds)
+        if data is not None and any(np.isfinite(asked.usual[end]).any() for end in BOUNDS[:2] if asked.usual):
+            raise ValueError(
+                "prior has bounds, and data were given: state it of unbounded parameters, as ln sd is"
+            )
+        self._terms, self._asked = terms, asked
         ends, turning = asked.arguments, not isinstance(periodic, tuple | list) or len(periodic) > 0
         if asked.names is None and not turning and all(end is None for end in ends.values()):
             self.coordinates: Coordinates | None = None
@@ -174,20 +174,24 @@ class LogJoint:
         return found
 
     def check(self, data: Data) -> Data:
-        """None: the function holds its data."""
+        """The data of a log joint of rows, and None of others, whose function holds its data."""
         if data is not None:
             raise ValueError(
                 "data was given to a LogJoint, whose function holds its own; pass data=None, "
-                "or write a model with log_likelihood_terms to use mini-batches"
+                "or give data to the LogJoint, with log_likelihood and prior, to use mini-batches"
             )
+        return self.data
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Gaussian:
         """N(0, I), or for 'random' a mean drawn from it.
 
         With coordinates both at half the scale: the plausible box [-1, 1]^D is then two standard deviations
-        to either side.
+        to either side. Of a log joint of rows they are in units of the prior.
         """
-        found = initial_gaussian(self.dimension, how, rng)
+        found, usual = initial_gaussian(self.dimension, how, rng), self._asked.usual
+        if self.data is not None and usual:
+            scale = 0.5 * (usual["plausible_upper"] - usual["plausible_lower"]) / UNIT_QUANTILE
+            return Gaussian(usual["start"] + scale * np.asarray(found.mean), np.diag(scale**2))
         if self.coordinates is None:
             return found
         return Gaussian(0.5 * np.asarray(found.mean), 0.25 * np.eye(self.dimension))
@@ -212,14 +216,45 @@ class LogJoint:
         return found if self.vectorised else torch.stack([torch.as_tensor(x).reshape(()) for x in found])
 
     def log_prior(self, theta: Array) -> Array:
-        """The whole log joint, (L, D) -> (L,), in torch's graph."""
+        """The whole log joint, or of one of rows the prior, (L, D) -> (L,), in torch's graph."""
+        if self.data is not None:
+            return self._asked.prior.log_density(theta)
         if self.coordinates is not None:
             raise TypeError("the log joint has bounds, and only methods of bqvi.fit take it so")
         return self(theta)
 
     def log_likelihood_terms(self, theta: Array, rows: Data) -> Array:
-        """None: (L, 0)."""
-        return theta.new_zeros((theta.shape[0], 0))
+        """The terms of rows, (L, S); (L, 0) of a log joint without data."""
+        if self.data is None:
+            return theta.new_zeros((theta.shape[0], 0))
+        import torch
+
+        terms: Any = self._terms
+        named = by_name(partial(terms, rows=rows), self._asked.names or ())
+        called: Any = named if isinstance(named, ByName) else lambda point: terms(point, rows)
+        return called(theta) if self.vectorised else torch.stack([called(point) for point in theta])
+
+
+def _rows_of(data: Data, log_likelihood: object, gradient: object, others: Sequence[Any]) -> Data:
+    """The ``data`` as tensors; arrays of floating-point numbers in float64."""
+    if not callable(log_likelihood) or gradient != AUTODIFF or any(one is not None for one in others):
+        raise ValueError(
+            "data was given, for log_likelihood, a function of torch, and a prior: without bounds or noise"
+        )
+    import torch
+
+    parts = tuple(as_numbers("data", part) for part in (data if isinstance(data, tuple) else (data,)))
+    if len({len(part) for part in parts}) > 1 or not len(parts[0]):
+        raise ValueError(
+            f"data has parts of {[len(part) for part in parts]} rows; each must have N >= 1 rows"
+        )
+    found = tuple(
+        part
+        if is_torch(part)
+        else torch.as_tensor(part, dtype=torch.float64 if part.dtype.kind == "f" else None)
+        for part in parts
+    )
+    return found if isinstance(data, tuple) else found[0]
 
 
 def _gradient_noise(model: LogJoint, count: int, noise_sd: object, given: Any) -> np.ndarray | None:

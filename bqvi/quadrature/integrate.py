@@ -128,10 +128,9 @@ def integrate(
         reduction of the integral's variance (7.17).
     tolerance : stop when the standard deviation is at most this; a run that ends otherwise has not converged.
     replicates : the number of blocks of the sequence of 'qmc' whose spread is its standard deviation.
-    evaluations : (x (n, D), values (n,) or (n, o)) made before, with values as f returns them, then
-        gradients, None if there are none, and noise sds (n,), by default those of ``noise_sd``; for 'bq' and
-        'wsabi'. They count in the budget, and are nodes beside the initial design. Of thousands some hundreds
-        are used (`calls.selection`), and only these count.
+    evaluations : (x (n, D), values (n,) or (n, o)) made before, as f returns them, then gradients, None if
+        there are none, and noise sds (n,), by default those of ``noise_sd``. They count in the budget, and
+        are nodes beside the initial design. Of thousands some hundreds are used (`calls.selection`).
     seed : an integer or a generator; the same seed gives the same result.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same f, measure and choices. For 'bq' and 'wsabi' the budget may be larger.
@@ -249,13 +248,12 @@ def _box(bounds: dict[str, Any]) -> Uniform:
                 f"{name} is None; measure={_LEBESGUE!r} needs lower and upper, the box's corners"
             )
         try:
-            ends = np.asarray(to_numpy(value), dtype=float)
+            entries = np.asarray(to_numpy(value), object).flat
+            ends = np.array([np.inf if entry is None else entry for entry in entries], float)
         except (TypeError, ValueError):
             raise TypeError(f"{name} is {shown(value)}; it must be a number or an array (D,)") from None
-        entries = np.asarray(value, dtype=object)
-        absent = np.isinf(ends) | np.reshape([entry is None for entry in entries.flat], ends.shape)
-        if absent.any():
-            where = np.flatnonzero(np.atleast_1d(absent)).tolist()
+        if np.isinf(ends).any():
+            where = np.flatnonzero(np.isinf(ends)).tolist()
             raise ValueError(f"{name} is infinite or None in coordinates {where}; {_ELSEWHERE}")
     lower, upper = bounds["lower"], bounds["upper"]
     size = max(np.size(to_numpy(lower)), np.size(to_numpy(upper)))

@@ -56,10 +56,9 @@ def evidence_bounds(
 ) -> Steps[Any, EvidenceBounds]:
     """Bounds on the log evidence by annealed importance sampling or sequential Monte Carlo.
 
-    The logarithm of an unbiased, positive estimate of the evidence Z is in expectation a lower bound on ln Z
-    (Jensen's inequality). The same estimate from chains that begin at draws of the posterior and are annealed
-    backwards gives an upper bound, so that ln Z lies between the two (bidirectional Monte Carlo; Grosse,
-    Ghahramani and Adams 2015).
+    The logarithm of an unbiased, positive estimate of the evidence Z is in expectation a lower bound on ln Z.
+    The same estimate from chains that begin at draws of the posterior and are annealed backwards gives an
+    upper bound (bidirectional Monte Carlo; Grosse, Ghahramani and Adams 2015).
 
     Parameters
     ----------

@@ -89,16 +89,14 @@ def vbmc(
     lower, upper : bounds of the parameters, (P,) or a number; infinite or None: no bound, as an entry
         too. lower == upper fixes a parameter. A dict gives the parameters their names and their order, here
         as in the next three arguments.
-    plausible_lower, plausible_upper : (P,), corners of a box that is likely to contain most of the posterior.
-        Where no bounds at all are given, the box is 2 to either side of ``start``. The run begins with a
-        search for a better box (with gradients a climb to the mode and the curvature there), and leaves the
-        box where the posterior lies elsewhere.
+    plausible_lower, plausible_upper : (P,), corners of a box that is likely to hold most of the posterior, by
+        default 2 to either side of ``start``. The run begins with a search for a better box (with gradients a
+        climb to a mode and the curvature there), and leaves it where the posterior lies elsewhere.
     start : (P,) or (m, P), points that are evaluated first; by default the middle of the plausible box.
     gradient : None, "autodiff" (log_joint takes and returns torch tensors) or a function (P,) -> (P,).
     noise_sd : standard deviation of the noise of log_joint's values, nats: None (exact), a number, a function
         of theta (P,), or "unknown". Where values that were declared exact may be noisy, the best point is
-        evaluated again, very slightly displaced; if its value differs, a noise is fitted and the result has
-        a warning.
+        evaluated again, slightly displaced; if its value differs, a noise is fitted, and there is a warning.
     budget : the number of evaluations in all; by default 50 (D + 2).
     log_likelihood, prior : both in the place of ``log_joint``: a function as that, and a prior as of
         `bqvi.models.LogJoint`, such as a dict of distributions of SciPy or torch by the parameters' names.
@@ -109,21 +107,18 @@ def vbmc(
     batch : evaluations in each step, chosen together; by default 5 (3 with gradients), and 2 (1) in the first
         steps.
     evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P), None if there are none, and
-        noise sds (n,), by default those of ``noise_sd``: (theta, values, None, sds) for a log joint that
-        returns (value, sd). They count in the budget and replace the first design. Of thousands some hundreds
-        are used (`calls.selection`), and only these count; at most 200 of the others are predicted at the end
-        (``result.held_out``).
+        noise sds (n,), by default those of ``noise_sd``. They count in the budget and replace the first
+        design. Of thousands some hundreds are used (`calls.selection`), and only these count; at most 200 of
+        the others are predicted at the end (``result.held_out``).
     initial : evaluations of the first design; by default 10, or D + 1 where that is more; with gradients 3,
         before a climb to the mode.
-    acquisition : the criterion for the next points, for exact and noisy values: the interquantile range of
-        the density that would remain, integrated under the tempered surrogate ("imiqr") or under the
-        variational posterior ("viqr"; Acerbi 2020, Eqs 7 and 8). With "viqr" no points outside the current
-        posterior are chosen.
+    acquisition : the criterion for the next points: the interquantile range of the density that would remain,
+        integrated under the tempered surrogate ("imiqr") or under the variational posterior ("viqr"; Acerbi
+        2020, Eqs 7 and 8), with which no points outside the current posterior are chosen.
     tolerance : nats; a run counts as converged only where the surrogate's part of the sd of the log evidence
-        is below it. The sd also contains the mass that unseen modes may have, and the share of the mass
-        (below a tenth) in which the log joint at draws of the posterior differed from the surrogate. The
-        result has also to stand after about eleven evaluations that could refute it. ``None``: use the whole
-        budget.
+        is below it, and about eleven evaluations that could refute it have not. The sd also contains the mass
+        that unseen modes may have, and the share of the mass (below a tenth) in which the log joint at draws
+        of the posterior differed from the surrogate. ``None``: use the whole budget.
     seed : an integer or a generator; the same seed gives the same result.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same bounds; ``start``, ``initial`` and ``evaluations`` are then not used.

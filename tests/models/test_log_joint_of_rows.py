@@ -1,0 +1,98 @@
+"""A log joint of a prior and a likelihood of rows, against conjugate posteriors and a class of methods."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import bqvi
+from bqvi.models import LogisticRegression, LogJoint
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((400, 2))
+Y = X @ [0.5, -1.0] + RNG.standard_normal(400)
+LABELS = (Y > 0.0).astype(int)
+PRECISION = np.eye(2) + X.T @ X
+MEAN = np.linalg.solve(PRECISION, X.T @ Y)
+EXACT = stats.multivariate_normal(np.zeros(400), np.eye(400) + X @ X.T).logpdf(Y)
+PRIOR = {"w": stats.multivariate_normal(np.zeros(2), np.eye(2))}
+
+
+def by_name(w, rows):
+    x, y = rows
+    return -0.5 * (y - w @ x.T) ** 2 - 0.5 * np.log(2.0 * np.pi)
+
+
+def one_draw(theta, batch):
+    x, y = batch
+    return -0.5 * (y - x @ theta) ** 2 - 0.5 * np.log(2.0 * np.pi)
+
+
+def many(theta, batch):
+    return by_name(theta, batch)
+
+
+@pytest.mark.parametrize("form", ["by name", "one draw", "torch prior"])
+@pytest.mark.parametrize("minibatch", [None, 50])
+def test_the_posterior_of_a_linear_regression(form, minibatch):
+    """Normal steps end near the exact posterior; the error of a mean is some share of its sd, .05."""
+    prior = torch.distributions.Normal(torch.zeros(2).double(), torch.ones(2).double())
+    model = {
+        "by name": lambda: LogJoint(log_likelihood=by_name, prior=PRIOR, data=(X, Y)),
+        "one draw": lambda: LogJoint(log_likelihood=one_draw, prior=[stats.norm()] * 2, data=(X, Y),
+                                     vectorised=False),
+        "torch prior": lambda: LogJoint(log_likelihood=many, prior=prior, data=(X, Y)),
+    }[form]()  # fmt: skip
+    found = bqvi.fit(model, method="pathwise", minibatch=minibatch, steps=200, samples=4, seed=0)
+    assert found.posterior.names == (("w[0]", "w[1]") if form == "by name" else ("x0", "x1"))
+    np.testing.assert_allclose(found.posterior.mean, MEAN, atol=0.05)
+    sds = np.sqrt(np.diag(found.posterior.covariance))
+    np.testing.assert_allclose(sds, np.sqrt(np.diag(np.linalg.inv(PRECISION))), rtol=0.3)
+    if minibatch is None:
+        assert abs(found.elbo - EXACT) < 4.0 * found.elbo_sd + 0.1
+
+
+def test_the_numbers_are_those_of_a_class_of_five_methods():
+    def terms(theta, rows):
+        x, y = rows
+        return torch.nn.functional.logsigmoid((2.0 * y - 1.0) * (theta @ x.T))
+
+    choices = {"method": "pathwise", "minibatch": 40, "steps": 60, "samples": 3, "seed": 2}
+    own = bqvi.fit(LogJoint(log_likelihood=terms, prior=[stats.norm()] * 2, data=(X, LABELS)), **choices)
+    shipped = bqvi.fit(LogisticRegression(2), (X, LABELS), **choices)
+    np.testing.assert_allclose(own.q.mean, shipped.q.mean, rtol=1e-7)
+    np.testing.assert_allclose(own.q.covariance, shipped.q.covariance, rtol=1e-6)
+
+
+def test_a_run_is_resumed_with_the_same_data_only(tmp_path):
+    def fit(data, steps, **more):
+        model = LogJoint(log_likelihood=by_name, prior=PRIOR, data=data)
+        return bqvi.fit(model, method="pathwise", minibatch=40, steps=steps, seed=1, **more)
+
+    whole = fit((X, Y), 20)
+    fit((X, Y), 8).save(tmp_path / "run.npz")
+    np.testing.assert_allclose(fit((X, Y), 20, resume=tmp_path / "run.npz").q.mean, whole.q.mean)
+    with pytest.raises(ValueError, match="data"):
+        fit((X, Y + 1.0), 20, resume=tmp_path / "run.npz")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"prior": {"s": stats.gamma(2.0)}}, "prior has bounds, and data were given"),
+        ({"lower": 0.0}, "data was given, for log_likelihood"),
+        ({"gradient": None}, "data was given, for log_likelihood"),
+        ({"data": (X, Y[:3])}, r"data has parts of \[400, 3\] rows"),
+        ({"data": (X, "text")}, "data"),
+        ({"log_likelihood": None}, "data was given"),
+    ],
+)
+def test_what_has_no_place_is_named(given, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        LogJoint(**({"log_likelihood": by_name, "prior": PRIOR, "data": (X, Y)} | given))
+
+
+def test_data_are_given_once():
+    model = LogJoint(log_likelihood=by_name, prior=PRIOR, data=(X, Y))
+    with pytest.raises(ValueError, match="data was given to a LogJoint"):
+        bqvi.fit(model, (X, Y), method="pathwise", steps=2)
