@@ -14,12 +14,11 @@ CONCENTRATION = 4.0
 ANGLE = scipy.stats.vonmises(CONCENTRATION, loc=0.3)
 SIZE = scipy.stats.gamma(5.0, scale=0.4)
 BOUNDS = {
-    "lower": [0.0, 0.0, 2.0],
-    "upper": [2 * math.pi, np.inf, 2.0],
+    "lower": {"angle": 0.0, "size": 0.0, "fixed": 2.0},
+    "upper": {"angle": 2 * math.pi, "size": np.inf, "fixed": 2.0},
     "plausible_lower": [-1.5, 0.5, np.nan],
     "plausible_upper": [1.5, 5.0, np.nan],
     "periodic": [0],
-    "names": ["angle", "size", "fixed"],
 }
 
 
@@ -92,7 +91,7 @@ def test_check_and_agreement_of_runs():
         ({"start": [0.1, 1.0, 3.0]}, "fixed at 2"),
         ({"gradient": "numeric"}, "gradient is 'numeric'"),
         ({"noise_sd": -1.0}, "noise_sd is -1"),
-        ({"names": ["a"]}, "lengths disagree"),
+        ({"upper": [1.0]}, "lengths disagree"),
     ],
 )
 def test_bad_input_is_named_before_an_evaluation(change, message):
