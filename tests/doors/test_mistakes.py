@@ -33,6 +33,7 @@ def test_the_table_has_mistakes_of_each_kind():
 
 SCRIPT = """
 import os, signal, bqvi
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs behind
 def log_joint(theta, calls=[]):
     calls.append(theta)
     if len(calls) == 12:

@@ -553,7 +553,7 @@ def test_bad_counts_are_named(data, message):
             "word_concentration contains -1.0",
         ),
         (lambda: LogisticRegression(2, prior_scale=0.0), ValueError, "prior_scale is 0.0; it must be above"),
-        (lambda: LogJoint(3, 2), TypeError, "log_prob is 3; it must be a function"),
+        (lambda: LogJoint(3, 2), TypeError, "log_joint is 3; it must be a function"),
         (lambda: LogJoint(len, 0), ValueError, "dimension is 0; it must be at least 1"),
         (lambda: bqvi.Euclidean({"means": 0.0}), ValueError, r"scales\['means'\] is 0.0; it must be above 0"),
         (lambda: Pathwise(1, "analytical"), ValueError, "entropy is 'analytical'; .*Did you mean 'analytic'"),
@@ -613,7 +613,7 @@ def test_swapped_arguments_are_named_without_the_data():
         "model": lambda: bqvi.fit(X),
         "callback": lambda: bqvi.fit(MIXTURE, X, run=bqvi.Run(callback=X)),
         "resume": lambda: bqvi.fit(MIXTURE, X, resume=X),
-        "log_prob": lambda: LogJoint(X, 2),
+        "log_joint": lambda: LogJoint(X, 2),
         "f": lambda: bqvi.integrate(X, "lebesgue"),
         "method": lambda: bqvi.fit(MIXTURE, X, X),
     }.items():
