@@ -341,7 +341,41 @@ def test_functions_are_called_by_name_where_their_arguments_are_the_names():
     names = ("a", "b[0]", "b[1]")
     assert VectorLayout.of(names).names == names
     assert by_name(lambda b, a: (a, b.tolist()), names)(theta) == (1.0, [2.0, 3.0])
-    for other in (never, lambda theta: 0, lambda theta, a=1, b=2: 0, lambda **all_of_them: 0, len):
+    for other in (never, lambda theta: 0, lambda theta, a=1, b=2: 0, lambda *all_of_them, **more: 0, len):
         assert by_name(other, names) is other
+    assert by_name(lambda **given: list(given), names)(theta) == ["a", "b"]
+    assert by_name(np.vectorize(lambda x, y: x + 2.0 * y), ("y", "x"))(np.array([1.0, 2.0])) == 4.0
     once = by_name(lambda theta: theta, ("theta",))
     assert by_name(once, ("theta",)) is once
+
+
+def test_entries_of_an_array_that_do_not_stand_together_are_refused():
+    for names in (("b[0]", "c", "b[1]"), ("b[1]", "b[0]", "c"), ("b[1]", "b[2]", "c"), ("b", "b[0]", "c")):
+        with pytest.raises(ValueError, match="entries of one array must stand together and in order"):
+            by_name(lambda b, c: 0.0, names)
+        assert by_name(never, names) is never
+        with pytest.raises(ValueError, match="stand together"):
+            VectorLayout.of(names).vector("lower", {"b": 0.0, "c": 0.0}, None)
+
+
+def test_the_same_names_in_another_order_are_refused():
+    prior = {"a": stats.norm(), "b": stats.norm()}
+    other = dict(reversed(prior.items()))
+    found = bqvi.vbmc(log_likelihood=lambda a, b: -a - b * b, prior=prior, budget=12)
+    order = "has the parameters a, b, and here they are b, a"
+    with pytest.raises(ValueError, match=f"resume {order}"):
+        bqvi.vbmc(log_likelihood=never, prior=other, budget=15, resume=found)
+    for argument in ("proposal", "posterior"):
+        with pytest.raises(ValueError, match=f"{argument} {order}"):
+            bqvi.evidence_bounds(log_likelihood=never, prior=other, **{argument: found.posterior})
+    flat = bqvi.vbmc(
+        log_likelihood=lambda x: -x[0] - x[1] ** 2, prior=[*prior.values()], budget=15, resume=found
+    )
+    assert flat.posterior.names == ("x0", "x1")
+
+
+def test_a_number_of_one_point_is_a_float():
+    seen = []
+    by_name(lambda a, b: seen.append((a, b)), ("a", "b[0]"))(np.array([1.0, 2.0]))
+    assert isinstance(seen[0][0], float)
+    assert seen[0][1].shape == (1,)

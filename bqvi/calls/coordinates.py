@@ -42,6 +42,7 @@ from gp.arrays import LOG_2PI, Array
 from gp.measures import AffineMap
 
 _LARGEST_EXPONENT = 700.0  # e^700 is representable
+_VECTORS = ("lower", "upper", "plausible_lower", "plausible_upper", "periodic")
 
 
 @dataclass(frozen=True)
@@ -165,10 +166,8 @@ class Coordinates:
     def _columns(self) -> tuple[tuple[_Chart, np.ndarray], ...]:
         """Each chart with the coordinates that it maps."""
         a, b = self._window
-        kind = np.isfinite(a) + 2 * np.isfinite(b)
-        return tuple(
-            (chart, np.flatnonzero(kind == i)) for i, chart in enumerate(_CHARTS) if (kind == i).any()
-        )
+        at = np.isfinite(a) + 2 * np.isfinite(b)
+        return tuple((chart, np.flatnonzero(at == i)) for i, chart in enumerate(_CHARTS) if (at == i).any())
 
     @cached_property
     def _standard(self) -> tuple[np.ndarray, np.ndarray]:
@@ -284,14 +283,7 @@ class Coordinates:
     def axis(self, position: int) -> Coordinates:
         """The coordinates of the free parameter at ``position`` alone."""
         i = [int(self.free[position])]
-        return Coordinates(
-            names=(self.names[i[0]],),
-            lower=self.lower[i],
-            upper=self.upper[i],
-            plausible_lower=self.plausible_lower[i],
-            plausible_upper=self.plausible_upper[i],
-            periodic=self.periodic[i],
-        )
+        return Coordinates((self.names[i[0]],), *(getattr(self, name)[i] for name in _VECTORS))
 
     def charts(self) -> tuple[tuple[str, float, float], ...]:
         """For each coordinate the name of its chart and the ends of its interval."""
@@ -299,13 +291,19 @@ class Coordinates:
         names = {int(i): chart.name for chart, where in self._columns for i in where}
         return tuple((names[i], float(a[i]), float(b[i])) for i in range(self.dimension))
 
+    def require_names(self, argument: str, names: Sequence[str]) -> None:
+        """Raise ValueError where ``names`` are not those of an ``argument``, and neither are the default."""
+        usual = names_of(None, self.n_parameters) in (self.names, tuple(names))
+        if self.names != tuple(names) and not (usual and set(self.names) != set(names)):
+            raise ValueError(f"{argument} has the parameters {', '.join(self.names)}, and here they are "
+                             f"{', '.join(names)}: the names and their order must be the same")  # fmt: skip
+
     def require_like(self, other: Coordinates) -> None:
-        """Raise ValueError where bounds differ from ``other``, those of a run to resume; names may differ."""
-        for name in ("lower", "upper", "plausible_lower", "plausible_upper", "periodic"):
+        """Raise ValueError where names or bounds differ from ``other``, those of a run to resume."""
+        other.require_names("resume", self.names)
+        for name in _VECTORS:
             if not np.array_equal(getattr(self, name), getattr(other, name)):
-                raise ValueError(
-                    f"resume was run with another {name}: give what it was begun with, or start anew"
-                )
+                raise ValueError(f"resume had another {name}: give what it was begun with, or start anew")
 
 
 def make_coordinates(
@@ -332,12 +330,7 @@ def make_coordinates(
     names : P different names; x0, x1, ... by default.
     dimension : the number P, needed where no vector of that length is given.
     """
-    bounds = {
-        "lower": lower,
-        "upper": upper,
-        "plausible_lower": plausible_lower,
-        "plausible_upper": plausible_upper,
-    }
+    bounds = dict(zip(_VECTORS[:4], (lower, upper, plausible_lower, plausible_upper), strict=True))
     count = count_of(bounds, names, dimension)
     missing = (-np.inf, np.inf, np.nan, np.nan)
     low, high, *given = (

@@ -1,8 +1,8 @@
 """Parameters by name: named arrays in one vector, arguments given by name, and functions of the names.
 
 A function is called by name, ``f(rate=..., shape=...)``, where the names of the parameters are its arguments
-and it needs no others; with one array (P,), or (n, P), everywhere else. By name it gets numbers, or arrays
-(n,) where it takes many points; of a parameter that is a vector, arrays (k,) or (n, k).
+and it needs no others, or it is an f(**names); with one array (P,), or (n, P), everywhere else. By name it
+gets numbers, or arrays (n,) where it takes many points; of a vector, arrays (k,) or (n, k).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bqvi.checks import require_shape
 from gp.arrays import shown
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_ANY_NAME = inspect.Parameter.VAR_KEYWORD
 _ENTRY = re.compile(r"(.+)\[([\d,]+)\]")
 
 
@@ -29,10 +30,11 @@ class VectorLayout:
 
     Attributes
     ----------
-    shapes : name -> shape, in the order of the vector.
+    shapes : name -> shape, in the order of the vector. titles : those that it was made of, or ().
     """
 
     shapes: Mapping[str, tuple[int, ...]]
+    titles: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, titles: Sequence[str]) -> VectorLayout:
@@ -42,7 +44,13 @@ class VectorLayout:
             entry = _ENTRY.fullmatch(title)
             name, index = (title, "") if entry is None else entry.groups()
             shapes[name] = tuple(int(i) + 1 for i in index.split(",") if i)
-        return cls(shapes)
+        return cls(shapes, tuple(titles))
+
+    def require_order(self) -> None:
+        """ValueError where the entries of an array are not one after the other, counted from 0."""
+        if self.titles not in ((), self.names):
+            raise ValueError(f"the parameters are {', '.join(self.titles)}: entries of one array must stand "
+                             f"together and in order, as {', '.join(self.names)}")  # fmt: skip
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -55,7 +63,7 @@ class VectorLayout:
         for name, shape in self.shapes.items():
             size = int(np.prod(shape))
             part = vectors[..., at : at + size]
-            found[name] = part.reshape(vectors.shape[:-1] + shape) if shape else part[..., 0]
+            found[name] = part.reshape(vectors.shape[:-1] + shape) if shape else part[..., 0][()]
             at += size
         return found
 
@@ -73,6 +81,7 @@ class VectorLayout:
         ----------
         usual : (P,), used for names that are left out; None where none may be.
         """
+        self.require_order()
         if others := [str(name) for name in given if name not in self.shapes]:
             raise ValueError(
                 f"{argument} has {', '.join(others)}; the parameters are {', '.join(self.shapes)}"
@@ -89,10 +98,8 @@ class VectorLayout:
                 raise ValueError(f"{argument} has {name} = {shown(given[name])}; it must be a number" + (
                     f" or an array {shape}" if shape else ""
                 ))  # fmt: skip
-        shapes = self.shapes.values()
-        found = np.concatenate(
-            [np.broadcast_to(x, s).reshape(-1) for x, s in zip(parts, shapes, strict=True)]
-        )
+        pairs = zip(parts, self.shapes.values(), strict=True)
+        found = np.concatenate([np.broadcast_to(x, shape).reshape(-1) for x, shape in pairs])
         return found if any(x is None for x in found) else np.array(found.tolist())
 
 
@@ -143,15 +150,15 @@ def by_name(function: Any, titles: Sequence[str]) -> Any:
     if not callable(function) or not titles:
         return function
     try:
-        taken = inspect.signature(function).parameters.values()
+        taken = inspect.signature(getattr(function, "pyfunc", function)).parameters.values()
     except (TypeError, ValueError):  # of a function that is not written in Python
         return function
     layout = VectorLayout.of(titles)
     needed = [one.name for one in taken if one.default is one.empty and one.kind not in
               (one.VAR_POSITIONAL, one.VAR_KEYWORD)]  # fmt: skip
-    if set(layout.shapes) <= {one.name for one in taken if one.kind in _BY_NAME} and (
-        set(needed) <= set(layout.shapes)
-    ):
+    named = {one.name for one in taken if one.kind in _BY_NAME}
+    if set(needed) <= set(layout.shapes) <= named or [one.kind for one in taken] == [_ANY_NAME]:
+        layout.require_order()
         return ByName(function, layout)
     if len(needed) > 1:
         raise ValueError(

@@ -149,15 +149,17 @@ def evidence_bounds(
     proposals, coordinates, like = _proposals(proposal)
     if names is not None:
         _require_of(names, proposals, coordinates)
+    known = names if names or coordinates is None else coordinates.names
+    for argument, one in {"proposal": proposal, "posterior": posterior}.items():
+        if known and isinstance(one, Posterior):
+            one.coordinates.require_names(argument, known)
     exact = gradient is not None and noise_sd is None
     name = "" if method == "importance" else "hmc" if exact else "random-walk"
     transition = TRANSITIONS[name] if name else None
     if name != "hmc":
         like, gradient = _kind_without_gradient(like, gradient), None
     number = whole_seed(seed)
-    draws, of_posterior = _draws(
-        posterior, proposals, coordinates, replicates, np.random.default_rng([number, 3])
-    )
+    draws, of_posterior = _draws(posterior, proposals, coordinates, replicates, number)
     systems = Systems(len(proposals), replicates, 0 if draws is None else draws.shape[1])
     choices = Choices(method, name, systems, particles, temperatures, budget, number, draws, of_posterior)
     _require_room(choices, transition)
@@ -246,16 +248,12 @@ def _require_room(choices: Choices, transition: Any) -> None:
 
 
 def _draws(
-    posterior: Any,
-    proposals: Proposals,
-    coordinates: Coordinates | None,
-    replicates: int,
-    rng: np.random.Generator,
+    posterior: Any, proposals: Proposals, coordinates: Coordinates | None, replicates: int, number: int
 ) -> tuple[np.ndarray | None, bool]:
     """Draws of the posteriors (M, R', D) in the coordinates, or None; whether they were given as draws."""
     if posterior is None:
         return None, True
-    count = len(proposals)
+    count, rng = len(proposals), np.random.default_rng([number, 3])
     if isinstance(posterior, Posterior):
         if count > 1:
             raise ValueError(f"posterior is a Posterior, for {count} problems; give draws (M, n, P)")
