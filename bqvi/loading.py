@@ -35,7 +35,7 @@ def load(path: str | Path) -> Any:
     Returns
     -------
     The posterior; or the result with its numbers, draws, warnings, records and plots, without its surrogate.
-    Its run goes on where the door is given the path as ``resume``, with the function.
+    Its run goes on where the door is given it, or the path, as ``resume``, with the function.
 
     Raises
     ------
@@ -52,14 +52,22 @@ def load(path: str | Path) -> Any:
             f"{path} holds a run of bqvi.{door} that has not ended, with {header['n_evaluations']} "
             "evaluations: give it as resume, with the function"
         )
-    kind, (shown, text, rows) = getattr(bqvi, _RESULTS[door]), found.pop("shown")
+    return _result(door, str(path), found)
+
+
+def _result(door: str, path: str, found: dict[str, Any]) -> Any:
+    kind, (shown, text, rows) = getattr(bqvi, _RESULTS[door]), found["shown"]
 
     def missing(_: object, name: str) -> Any:
         raise AttributeError(
             f"{kind.__name__} has no {name}, or it is not in a file: bqvi.{door} with the function and "
-            f"resume={str(path)!r} has the whole result"
+            f"resume={path!r} has the whole result"
         )
 
-    shows = {"__repr__": lambda _: shown, "__str__": lambda _: text, "_rows": lambda _: rows}
-    members = {**found, **shows, "__getattr__": missing, "__module__": __name__, "checkpoint": None}
+    def save(_: object, path_: object) -> None:
+        raise ValueError(f"this result was loaded from {path}: copy that file, which has the whole run")
+
+    shows = {"__repr__": lambda _: shown, "__str__": lambda _: text, "_rows": lambda _: rows, "save": save}
+    again = {"__reduce__": lambda _: (_result, (door, path, found)), "_path": path, "checkpoint": None}
+    members = {**found, **shows, **again, "__getattr__": missing, "__module__": __name__}
     return object.__new__(type(kind.__name__, (kind,), members))

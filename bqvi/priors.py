@@ -21,6 +21,7 @@ from bqvi.calls.parameters import VectorLayout, by_name, in_order
 from bqvi.calls.returned import numbers_in
 from bqvi.posterior import Posterior
 from gp.arrays import Array, is_torch, shown, to_numpy
+from gp.extras import needing
 from gp.measures import Gaussian
 
 BOUNDS = ("lower", "upper", "plausible_lower", "plausible_upper")
@@ -116,8 +117,8 @@ class _Part:
         """A distribution of torch, and location and scale of the parameters in its units, if torch has it."""
         if self._of_torch:
             return self.given, 0.0, 1.0
-        from torch import distributions, tensor
-
+        with needing():
+            from torch import distributions, tensor
         if self.kind == "multivariate_normal_frozen":
             mean, covariance = (tensor(np.asarray(x, float)) for x in (self.given.mean, self.given.cov))
             return distributions.MultivariateNormal(mean, covariance), 0.0, 1.0
@@ -125,8 +126,7 @@ class _Part:
             return None
         shapes, *units = self.given.dist._parse_args(*self.given.args, **self.given.kwds)
         name, *given = _IN_TORCH[self.kind](*shapes)
-        arguments = [tensor(np.asarray(x, float)) for x in given]
-        location, scale = (tensor(np.asarray(x, float)) for x in units)
+        *arguments, location, scale = (tensor(np.asarray(x, float)) for x in (*given, *units))
         return getattr(distributions, name)(*arguments), location, scale
 
     def log_density(self, x: Array) -> Array:
@@ -212,8 +212,7 @@ class _Distributions:
     @property
     def proposal(self) -> Posterior:
         """The Gaussian with the prior's quantiles, in coordinates of the parameters."""
-        ends = [self.usual[name] for name in BOUNDS]
-        coordinates = make_coordinates(*ends, names=self.layout.names)
+        coordinates = make_coordinates(*(self.usual[name] for name in BOUNDS), names=self.layout.names)
         unit = np.eye(coordinates.dimension)
         return Posterior.of(Gaussian(np.zeros(len(unit)), unit / UNIT_QUANTILE**2), coordinates)
 
@@ -242,9 +241,7 @@ class _Stated:
     def require_gradient(self, gradient: object) -> None:
         """ValueError where there is none of the prior."""
         if gradient != AUTODIFF and self.slopes is None:
-            raise ValueError(
-                "gradient is given, and prior is a function alone: give (log_prior, its gradient)"
-            )
+            raise ValueError("gradient is given, and prior is a function alone: give (log_prior, gradient)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,9 +343,8 @@ def posed(
         return PosedLogJoint(by_name(log_joint, names or ()), by_name(gradient, names or ()), names, found)
     if not callable(log_likelihood):
         raise TypeError(f"log_likelihood is {shown(log_likelihood)}; it must be a function of theta")
-    pair = (
-        prior if isinstance(prior, tuple) and len(prior) == 2 and all(map(callable, prior)) else (prior, None)
-    )
+    alone = not (isinstance(prior, tuple) and len(prior) == 2 and all(map(callable, prior)))
+    pair = (prior, None) if alone else prior
     if callable(pair[0]) and not isinstance(prior, type) and not hasattr(prior, "freeze"):
         names, found = in_order(arguments)
         log_prior, slopes = (by_name(one, names or ()) for one in pair)
@@ -358,9 +354,7 @@ def posed(
         of = _Distributions.of(prior)
         count = len(of.layout.names)
         stated = {end: in_order({end: arguments.get(end)}, of.layout, of.usual)[1][end] for end in BOUNDS[:2]}
-        ends = [
-            vector_of(end, x, count, s * np.inf) for (end, x), s in zip(stated.items(), (-1, 1), strict=True)
-        ]
+        ends = [vector_of(at, stated[at], count, x) for at, x in zip(stated, (-np.inf, np.inf), strict=True)]
         usual = {name: np.clip(x, *ends) for name, x in of.usual.items()}
         names, found = in_order(arguments, of.layout, usual)
     if gradient is not None:

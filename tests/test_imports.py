@@ -108,6 +108,8 @@ NUMPY_CALLS = {
     "gp.fit-evidence": "gp.fit(np.linspace(0.0, 1.0, 9)[:, None], np.arange(9.0) ** 2, method='evidence')",
     "bq": "bqvi.fit(bqvi.adapters.TargetModel(f, 2, lambda x: (f(x), -x)), method='bq', budget=20, seed=0)",
     "bq-log-joint": "bqvi.fit(bqvi.models.LogJoint(rows, 2, gradient=None), method='bq', budget=20, seed=0)",
+    "bq-prior": "bqvi.fit(bqvi.models.LogJoint(log_likelihood=lambda a: -a * a, gradient=None, "
+    "prior={'a': scipy.stats.norm()}), method='bq', budget=20, seed=0)",
     "evidence_bounds": "bqvi.evidence_bounds(rows, standard, gradient=slope, budget=2000, seed=0)",
     "cavi": "bqvi.fit(bqvi.models.GaussianMixture(2, covariance='full'), random, steps=1).q",
 }
@@ -125,6 +127,9 @@ NEEDS_TORCH = {
     "autodiff": "bqvi.vbmc(f, gradient='autodiff', plausible_lower=-ones, plausible_upper=ones)",
     "class": "bqvi.models.VariationalAutoencoder",
     "rows": "bqvi.fit(bqvi.models.LogisticRegression(1), (np.ones((2, 1)), np.arange(2.0)), method='bq')",
+    "log-joint": "bqvi.models.LogJoint(log_likelihood=f, prior={'a': scipy.stats.norm()})",
+    "log-joint-of-rows": "bqvi.models.LogJoint(log_likelihood=f, prior=scipy.stats.norm(), data=ones)",
+    "log-joint-called": "bqvi.models.LogJoint(f, 2)(ones)",
     "to_torch": "bqvi.Posterior.of(standard).to_torch()",
 }
 

@@ -26,6 +26,7 @@ from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data, as_numbers
 from bqvi.priors import BOUNDS, UNIT_QUANTILE, posed
 from gp.arrays import Array, as_like, is_torch, shown, to_numpy
+from gp.extras import needing
 from gp.suggestions import suggesting
 
 VALUES_ONLY = (
@@ -126,16 +127,13 @@ class LogJoint:
     ) -> None:
         count = None if dimension is None else require_integer("dimension", dimension, 1)
         bounds = dict(zip(BOUNDS, (lower, upper, plausible_lower, plausible_upper), strict=True))
-        self.data, terms = data, log_likelihood
+        self.data, self._terms = data, log_likelihood
         if data is not None:
             self.data = _rows_of(data, log_likelihood, gradient, [*bounds.values(), noise_sd])
-            log_likelihood, bounds = len, {"plausible_lower": -1.0, "plausible_upper": 1.0}
-        asked = posed(log_joint, log_likelihood, prior, gradient, vectorised, bounds)
+            log_likelihood, bounds = self._log_likelihood, {"plausible_lower": -1.0, "plausible_upper": 1.0}
+        asked = self._asked = posed(log_joint, log_likelihood, prior, gradient, vectorised, bounds)
         if data is not None and any(np.isfinite(asked.usual[end]).any() for end in BOUNDS[:2] if asked.usual):
-            raise ValueError(
-                "prior has bounds, and data were given: state it of unbounded parameters, as ln sd is"
-            )
-        self._terms, self._asked = terms, asked
+            raise ValueError("prior has bounds, and data were given: use unbounded parameters, as ln sd is")
         ends, turning = asked.arguments, not isinstance(periodic, tuple | list) or len(periodic) > 0
         if asked.names is None and not turning and all(end is None for end in ends.values()):
             self.coordinates: Coordinates | None = None
@@ -203,8 +201,8 @@ class LogJoint:
         """
         in_torch, value = self.function.gradient == AUTODIFF, self.function.value
         if in_torch:
-            import torch
-
+            with needing():
+                import torch
             if not is_torch(theta):
                 return self(torch.as_tensor(np.asarray(theta, float))).detach().numpy()
         if theta.ndim == 1:
@@ -222,6 +220,10 @@ class LogJoint:
         if self.coordinates is not None:
             raise TypeError("the log joint has bounds, and only methods of bqvi.fit take it so")
         return self(theta)
+
+    def _log_likelihood(self, theta: Array, /) -> Array:
+        terms = self.log_likelihood_terms(theta.reshape(-1, theta.shape[-1]), self.data)
+        return terms.sum(-1).reshape(theta.shape[:-1])
 
     def log_likelihood_terms(self, theta: Array, rows: Data) -> Array:
         """The terms of rows, (L, S); (L, 0) of a log joint without data."""
@@ -241,19 +243,14 @@ def _rows_of(data: Data, log_likelihood: object, gradient: object, others: Seque
         raise ValueError(
             "data was given, for log_likelihood, a function of torch, and a prior: without bounds or noise"
         )
-    import torch
-
+    with needing():
+        import torch
     parts = tuple(as_numbers("data", part) for part in (data if isinstance(data, tuple) else (data,)))
-    if len({len(part) for part in parts}) > 1 or not len(parts[0]):
-        raise ValueError(
-            f"data has parts of {[len(part) for part in parts]} rows; each must have N >= 1 rows"
-        )
-    found = tuple(
-        part
-        if is_torch(part)
-        else torch.as_tensor(part, dtype=torch.float64 if part.dtype.kind == "f" else None)
-        for part in parts
-    )
+    sizes = [len(part) for part in parts]
+    if len(set(sizes)) > 1 or not sizes[0]:
+        raise ValueError(f"data has parts of {sizes} rows; each must have N >= 1 rows")
+    kinds = [torch.float64 if getattr(part.dtype, "kind", None) == "f" else None for part in parts]
+    found = tuple(torch.as_tensor(part, dtype=kind) for part, kind in zip(parts, kinds, strict=True))
     return found if isinstance(data, tuple) else found[0]
 
 

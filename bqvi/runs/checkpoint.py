@@ -148,8 +148,8 @@ def resumed(
     ----------
     classes : the classes of the records in a saved run of the door. same : settings that the run must have.
     """
-    if isinstance(resume, str | Path):
-        return read(resume, door, classes, same)
+    if isinstance(path := getattr(resume, "_path", resume), str | Path):
+        return read(path, door, classes, same)
     before = _held(resume, door)
     _require_same(before.settings, same or {})
     return before

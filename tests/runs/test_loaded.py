@@ -1,5 +1,6 @@
 """`bqvi.load`: a result of each door, read from its file in a process that has no function of it."""
 
+import copy
 import json
 import math
 import pickle
@@ -80,8 +81,20 @@ def test_a_loaded_result_says_what_it_has_not(pair, tmp_path):
     _, loaded = pair
     with pytest.raises(AttributeError, match=r"has no states, .* with the function and resume='.*run\.npz'"):
         _ = loaded.states
-    with pytest.raises(ValueError, match="no run to save"):
+    with pytest.raises(ValueError, match=r"was loaded from .*run\.npz: copy that file"):
         loaded.save(tmp_path / "again.npz")
+
+
+def test_a_loaded_result_is_pickled_and_does_not_need_its_file(pair, tmp_path):
+    _, loaded = pair
+    (tmp_path / "run.npz").unlink()
+    for again in (pickle.loads(pickle.dumps(loaded)), copy.deepcopy(loaded)):
+        assert (type(again).__name__, repr(again), str(again)) == (
+            type(loaded).__name__,
+            repr(loaded),
+            str(loaded),
+        )
+        assert again.n_evaluations == loaded.n_evaluations
 
 
 def test_the_checkpoint_of_a_run_that_came_to_its_end_is_loaded_and_resumed(tmp_path):
@@ -90,6 +103,10 @@ def test_the_checkpoint_of_a_run_that_came_to_its_end_is_loaded_and_resumed(tmp_
     assert bqvi.load(path).log_evidence == result.log_evidence
     resumed = bqvi.vbmc(log_joint, **box, budget=25, resume=path)
     assert resumed.n_evaluations == 25
+    loaded = bqvi.vbmc(log_joint, **box, budget=25, resume=bqvi.load(path))
+    assert loaded.log_evidence == resumed.log_evidence
+    with pytest.raises(ValueError, match=r"holds a run of bqvi.vbmc; this is bqvi.integrate"):
+        bqvi.integrate(log_joint, NORMAL, 30, resume=bqvi.load(path))
     steps = bqvi.vbmc.steps(log_joint, **box, budget=20)
     next(steps)
     steps.save(path)
