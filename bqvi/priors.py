@@ -59,12 +59,17 @@ class _Part:
         if not self._of_torch and hasattr(given, "freeze"):
             raise TypeError(f"{self.name} is scipy.stats.{given.name}, without arguments; it must be frozen")
         if self._of_torch:
-            other = self._constraint.is_discrete or self._constraint.event_dim
+            shapes = {np.shape(end) for end in self.ends} - {()}
+            other = self._constraint.is_discrete or self._constraint.event_dim or shapes - {self.shape}
         else:
             other = not hasattr(given, "support") and self.kind not in _JOINT
-        if other or len(self.shape) > 1:
-            raise TypeError(f"{self.name} is {shown(given)}; it must be a density of a number or of a vector"
-                            " that lies in intervals")  # fmt: skip
+        if other or len(self.shape) > 1 or self.kind.lower() == "vonmises":
+            raise TypeError(
+                f"{self.name} is {shown(given)}; it must be a density of a number or of a vector that lies "
+                "in intervals; of an angle give scipy.stats.vonmises_line"
+            )
+        if not np.isfinite(self.quantiles).all():
+            raise ValueError(f"{self.name}, {self.kind}, has no quantiles: look at its arguments")
 
     @property
     def _of_torch(self) -> bool:
@@ -94,6 +99,10 @@ class _Part:
     @cached_property
     def quantiles(self) -> np.ndarray:
         """The quantiles (3,) or (3, k) of each entry."""
+        return self.quantiles_within(-np.inf, np.inf)
+
+    def quantiles_within(self, low: Any, high: Any) -> np.ndarray:
+        """The quantiles (3,) or (3, k) of what lies between ``low`` and ``high``, numbers or (k,); or NaN."""
         inverse = getattr(self.given, "ppf", None) or getattr(self.given, "icdf", None)
         if self._of_torch:
             import torch
@@ -102,9 +111,12 @@ class _Part:
                 torch.manual_seed(0)
                 draws = to_numpy(self.given.sample((_DRAWS,)))
         elif inverse is not None:
-            return np.array([inverse(p) for p in _QUANTILES], float)
+            below, upto = self.given.cdf(low), self.given.cdf(high)
+            return np.array([inverse(below + p * (upto - below)) for p in _QUANTILES], float)
         else:
             draws = np.reshape(self.given.rvs(size=_DRAWS, random_state=0), (_DRAWS, -1))
+        kept = ((draws >= low) & (draws <= high)).reshape(_DRAWS, -1).all(1)
+        draws = draws[kept] if kept.sum() > 20 else np.full_like(draws[:1], np.nan)
         return np.asarray(np.quantile(draws, _QUANTILES, axis=0))
 
     @property
@@ -132,9 +144,11 @@ class _Part:
     def log_density(self, x: Array) -> Array:
         """The log density (n,) at x, (n,) or (n, k), inside the support; in torch's graph for tensors."""
         if is_torch(x):
+            import torch
+
             assert self.twin is not None  # checked by `Prior.require_gradient`
             one, location, scale = self.twin
-            found = one.log_prob((x - location) / scale) - np.log(scale)
+            found = one.log_prob((x - location) / scale) - torch.log(torch.as_tensor(scale))
         elif self._of_torch:
             import torch
 
@@ -172,6 +186,29 @@ class _Distributions:
         rows = [np.concatenate([np.broadcast_to(x, p.shape).ravel() for x, p in zip(one, parts, strict=True)])
                 for one in zip(*((*p.ends, *p.quantiles) for p in parts), strict=True)]  # fmt: skip
         return cls(layout, tuple(parts), dict(zip((*BOUNDS, "start"), rows, strict=True)))
+
+    def within(self, lower: np.ndarray, upper: np.ndarray) -> dict[str, np.ndarray]:
+        """Bounds, plausible box and start of the prior between ``lower`` and ``upper``, (P,) each.
+
+        ValueError where these leave nothing of the prior.
+        """
+        least, most = self.usual["lower"], self.usual["upper"]
+        low, high = np.fmax(lower, least), np.fmin(upper, most)
+        fixed, at, rows = lower == upper, 0, list[np.ndarray]()
+        for part in self.parts:
+            of = slice(at, at + int(np.prod(part.shape)))
+            ends = (np.where(fixed, least, low), np.where(fixed, most, high))
+            found = part.quantiles_within(*(end[of].reshape(part.shape) for end in ends))
+            rows.append(np.where(fixed[of], lower[of], found.reshape(3, -1)))
+            at = of.stop
+        box = np.concatenate(rows, axis=1)
+        outside = np.where(fixed, (lower <= least) | (lower >= most), ~(low < high)) | ~np.isfinite(box).all(
+            0
+        )
+        if outside.any():
+            names = ", ".join(np.array(self.layout.names)[outside])
+            raise ValueError(f"lower and upper leave nothing, or too little, of the prior of {names}")
+        return dict(zip((*BOUNDS, "start"), (low, high, *box), strict=True))
 
     def log_density(self, points: Array) -> Array:
         """The log density (n,) at points (n, P), -inf outside of the support."""
@@ -283,7 +320,8 @@ class _JointGradient:
     def __call__(self, theta: np.ndarray, /) -> Any:
         """Its values, (P,) or (n, P)."""
         found, slopes = self.gradient(theta), self.prior.gradient(np.atleast_2d(theta))
-        return found + slopes.reshape(theta.shape) if np.shape(found) == theta.shape else found
+        same = numbers_in(found) is not None and np.size(found) == theta.size  # else the call is refused
+        return np.reshape(found, theta.shape) + slopes.reshape(theta.shape) if same else found
 
 
 class PosedLogJoint(NamedTuple):
@@ -345,7 +383,8 @@ def posed(
         raise TypeError(f"log_likelihood is {shown(log_likelihood)}; it must be a function of theta")
     alone = not (isinstance(prior, tuple) and len(prior) == 2 and all(map(callable, prior)))
     pair = (prior, None) if alone else prior
-    if callable(pair[0]) and not isinstance(prior, type) and not hasattr(prior, "freeze"):
+    known = isinstance(prior, type) or any(hasattr(prior, name) for name in ("freeze", "logpdf", "log_prob"))
+    if callable(pair[0]) and not known:
         names, found = in_order(arguments)
         log_prior, slopes = (by_name(one, names or ()) for one in pair)
         of: Any = _Stated(log_prior, slopes, vectorised)
@@ -355,8 +394,9 @@ def posed(
         count = len(of.layout.names)
         stated = {end: in_order({end: arguments.get(end)}, of.layout, of.usual)[1][end] for end in BOUNDS[:2]}
         ends = [vector_of(at, stated[at], count, x) for at, x in zip(stated, (-np.inf, np.inf), strict=True)]
-        usual = {name: np.clip(x, *ends) for name, x in of.usual.items()}
+        usual = of.within(*ends)
         names, found = in_order(arguments, of.layout, usual)
+        found |= {end: usual[end] for end in BOUNDS[:2] if end in found}
     if gradient is not None:
         of.require_gradient(gradient)
     value = Joint(by_name(log_likelihood, names or ()), of, vectorised)

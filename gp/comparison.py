@@ -66,7 +66,8 @@ def compare(posteriors: Mapping[str, Posterior]) -> Comparison:
             raise TypeError(f"posteriors[{name!r}] is a {type(each).__name__}: give a gp.Posterior")
     first_name, first = next(iter(posteriors.items()))
     for name, each in posteriors.items():
-        if not (_equal(each.y, first.y) and _equal(each.x, first.x)):
+        pairs = ((each.y, first.y), (each.x, first.x))
+        if not all(np.array_equal(to_numpy(a), to_numpy(b)) for a, b in pairs):
             raise ValueError(
                 f"{name!r} and {first_name!r} have different observations: evidences of different data "
                 "cannot be compared"
@@ -82,10 +83,6 @@ def compare(posteriors: Mapping[str, Posterior]) -> Comparison:
         np.array([0 if fit is None else len(fit.names) for fit in fits]),
         notes,
     )
-
-
-def _equal(a: object, b: object) -> bool:
-    return np.array_equal(to_numpy(a), to_numpy(b))
 
 
 def _notes(posteriors: Mapping[str, Posterior]) -> list[str]:

@@ -379,3 +379,58 @@ def test_a_number_of_one_point_is_a_float():
     by_name(lambda a, b: seen.append((a, b)), ("a", "b[0]"))(np.array([1.0, 2.0]))
     assert isinstance(seen[0][0], float)
     assert seen[0][1].shape == (1,)
+
+
+def box_of(prior, count=1, **bounds):
+    """Bounds, plausible box and start of a prior between bounds."""
+    bounds = {"lower": None, "upper": None, "plausible_lower": None, "plausible_upper": None} | bounds
+    return posed(None, lambda theta: 0.0, prior, None, False, bounds | {"start": None})
+
+
+@pytest.mark.parametrize("torch_prior", [False, True])
+def test_between_bounds_the_box_is_that_of_the_truncated_prior(torch_prior):
+    normal = torch.distributions.Normal(torch.tensor(0.5, dtype=torch.float64), 2.0)
+    found = box_of({"a": normal if torch_prior else stats.norm(0.5, 2.0)}, lower={"a": 1.0}).arguments
+    exact = stats.truncnorm(0.25, np.inf, 0.5, 2.0).ppf([0.16, 0.84, 0.5])
+    quantiles = [found[name][0] for name in ("plausible_lower", "plausible_upper", "start")]
+    np.testing.assert_allclose(quantiles, exact, atol=0.1 if torch_prior else 1e-9)  # of 6,500 draws: sd .02
+    assert (found["lower"][0], found["upper"][0]) == (1.0, np.inf)
+
+
+def test_bounds_beyond_the_support_end_at_it():
+    found = box_of({"a": stats.gamma(2.0), "b": stats.uniform(0, 2)}, lower=[-5, -1], upper=9.0)
+    np.testing.assert_array_equal(found.arguments["lower"], [0.0, 0.0])
+    np.testing.assert_array_equal(found.arguments["upper"], [9.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("prior", "bounds", "message"),
+    [
+        (stats.uniform(), {"lower": 1.0, "upper": 1.0}, "too little, of the prior of x0"),
+        (stats.norm(), {"lower": 50.0}, "too little, of the prior of x0"),
+        (stats.norm(0, -1), {}, "norm, has no quantiles"),
+        (stats.vonmises(2.0), {}, "of an angle give scipy.stats.vonmises_line"),
+        (stats.gaussian_kde(np.arange(9.0)), {}, "it must be a density of a number"),
+    ],
+)
+def test_priors_that_are_none_are_refused(prior, bounds, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        box_of(prior, **bounds)
+
+
+def test_a_gradient_of_one_row_is_a_gradient():
+    of = {"start": None, "lower": None, "upper": None}
+    prior = [stats.norm(), stats.norm(0, 2)]
+    found = posed(None, lambda t: 0.0, prior, lambda t: np.array([[3.0, 4.0]]), False, of).gradient
+    np.testing.assert_allclose(found(np.array([0.5, -1.0])), [3.0 - 0.5, 4.0 + 0.25])
+
+
+@pytest.mark.filterwarnings("error::DeprecationWarning")
+def test_autodiff_beside_a_prior_of_scipy_does_not_warn():
+    found = bqvi.vbmc(
+        log_likelihood=lambda a: -0.5 * ((a - 1) / 0.5) ** 2, prior={"a": stats.norm(0, 2)},
+        lower={"a": 0.0}, gradient="autodiff", budget=30, seed=0,
+    )  # fmt: skip
+    a = np.linspace(0.0, 8.0, 200001)
+    exact = np.log(np.trapezoid(np.exp(-2.0 * (a - 1) ** 2) * stats.norm(0, 2).pdf(a), a))
+    assert abs(found.log_evidence - exact) < max(3.0 * found.log_evidence_sd, 1e-3)

@@ -72,7 +72,8 @@ class Network:
             raise ValueError(f"{name} cannot be copied: {error}") from error
         self.hold(copied)
         fixed = [p for own, p in copied.named_parameters() if own in self.frozen]
-        self.constants = _checksum([*fixed, *copied.buffers()])
+        parts = [np.ascontiguousarray(to_numpy(one)).tobytes() for one in (*fixed, *copied.buffers())]
+        self.constants = f"{zlib.crc32(b''.join(parts)):08x}" if parts else ""
 
     def hold(self, module: nn.Module) -> None:
         """Compute with ``module`` from now on, which belongs to the network."""
@@ -140,12 +141,6 @@ class Network:
     def _written(self) -> list[tuple[int, int]]:
         """The values that differ after a buffer has been written to."""
         return [(id(buffer), buffer._version) for buffer in self.module.buffers()]
-
-
-def _checksum(tensors: list[Tensor]) -> str:
-    """A checksum of the numbers of ``tensors``; "" where there are none."""
-    parts = [np.ascontiguousarray(to_numpy(tensor)).tobytes() for tensor in tensors]
-    return f"{zlib.crc32(b''.join(parts)):08x}" if parts else ""
 
 
 def _require_parameters_alone(name: str, module: nn.Module) -> None:

@@ -119,7 +119,11 @@ class Warped:
 
         def score(state: ConditionedPool) -> np.ndarray:
             explore = (before + state.count - given) % DESIGN.explore == DESIGN.explore - 1
-            return _uncertainty(scale * state.variance, mean) if explore else variance_reduction(state)
+            if not explore:
+                return variance_reduction(state)
+            # C^2/2 + m^2 C without a density, as candidates are distributed by the measure
+            variance = np.maximum(scale * state.variance, 0.0)
+            return variance * (variance / 2 + mean**2)
 
         return among(state, count, given, score)
 
@@ -145,9 +149,3 @@ def _linearised(member: CandidateProcess, candidates: np.ndarray) -> tuple[Condi
     cross, with_data = (kernel_products.single(lengths, measure, at, data) @ w for at in (v, data))
     whitened = whitened_cross(member, v)
     return conditioned(member, v, whitened, cross, with_data), whitened.T @ found.residual[:, 0]
-
-
-def _uncertainty(variance: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """C^2/2 + m^2 C, (M,), without a density, as candidates are distributed by the measure."""
-    variance = np.maximum(variance, 0.0)
-    return variance * (variance / 2 + mean**2)

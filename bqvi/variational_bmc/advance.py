@@ -40,7 +40,10 @@ def advanced(run: VBMCRun, state: State, count: int | None, explores: bool = Tru
     if count is not None and _in_design(run, state):
         reached = _designed(run, state, count)
     else:
-        fits = not state.rows or _due(run, state)
+        new = len(state) - (state.rows[-1].n_evaluations if state.rows else 0)
+        fits = (
+            not state.rows or new >= batch_size(state, run.settings) or (new > 0 and not len(state.pending))
+        )
         reached = _learned(run, state, count is None, explores) if fits else state
         left = 1 if count is None else count - (len(reached.pending) - len(state.pending))
         ready = count is not None or reached.recorded
@@ -81,12 +84,6 @@ def _climbing(run: VBMCRun, state: State) -> np.ndarray:
 def _not_pending(state: State, points: np.ndarray) -> np.ndarray:
     """The points among (m, D) that are not pending."""
     return points[rows_of(state.pending, points) < 0]
-
-
-def _due(run: VBMCRun, state: State) -> bool:
-    """Whether the surrogate should be fitted to the values that returned since its last fit."""
-    new = len(state) - state.rows[-1].n_evaluations
-    return new >= batch_size(state, run.settings) or (new > 0 and not len(state.pending))
 
 
 def _learned(run: VBMCRun, state: State, calls: bool, explores: bool) -> State:
