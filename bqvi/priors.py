@@ -125,30 +125,28 @@ class _Part:
         return self.quantiles.shape[1:]
 
     @cached_property
-    def twin(self) -> tuple[Any, Any, Any] | None:
-        """A distribution of torch, and location and scale of the parameters in its units, if torch has it."""
+    def twin(self) -> tuple[Any, Any, Any, Any] | None:
+        """A distribution of torch, if it has it, and location, scale and log scale of the parameters in it."""
         if self._of_torch:
-            return self.given, 0.0, 1.0
+            return self.given, 0.0, 1.0, 0.0
         with needing():
             from torch import distributions, tensor
         if self.kind == "multivariate_normal_frozen":
             mean, covariance = (tensor(np.asarray(x, float)) for x in (self.given.mean, self.given.cov))
-            return distributions.MultivariateNormal(mean, covariance), 0.0, 1.0
+            return distributions.MultivariateNormal(mean, covariance), 0.0, 1.0, 0.0
         if self.kind not in _IN_TORCH:
             return None
         shapes, *units = self.given.dist._parse_args(*self.given.args, **self.given.kwds)
         name, *given = _IN_TORCH[self.kind](*shapes)
         *arguments, location, scale = (tensor(np.asarray(x, float)) for x in (*given, *units))
-        return getattr(distributions, name)(*arguments), location, scale
+        return getattr(distributions, name)(*arguments), location, scale, scale.log()
 
     def log_density(self, x: Array) -> Array:
         """The log density (n,) at x, (n,) or (n, k), inside the support; in torch's graph for tensors."""
         if is_torch(x):
-            import torch
-
             assert self.twin is not None  # checked by `Prior.require_gradient`
-            one, location, scale = self.twin
-            found = one.log_prob((x - location) / scale) - torch.log(torch.as_tensor(scale))
+            one, location, scale, log_scale = self.twin
+            found = one.log_prob((x - location) / scale) - log_scale
         elif self._of_torch:
             import torch
 
@@ -188,10 +186,7 @@ class _Distributions:
         return cls(layout, tuple(parts), dict(zip((*BOUNDS, "start"), rows, strict=True)))
 
     def within(self, lower: np.ndarray, upper: np.ndarray) -> dict[str, np.ndarray]:
-        """Bounds, plausible box and start of the prior between ``lower`` and ``upper``, (P,) each.
-
-        ValueError where these leave nothing of the prior.
-        """
+        """Bounds, box and start of the prior within bounds (P,); ValueError where these leave nothing."""
         least, most = self.usual["lower"], self.usual["upper"]
         low, high = np.fmax(lower, least), np.fmin(upper, most)
         fixed, at, rows = lower == upper, 0, list[np.ndarray]()
@@ -206,8 +201,8 @@ class _Distributions:
             0
         )
         if outside.any():
-            names = ", ".join(np.array(self.layout.names)[outside])
-            raise ValueError(f"lower and upper leave nothing, or too little, of the prior of {names}")
+            where = ", ".join(np.array(self.layout.names)[outside])
+            raise ValueError(f"lower and upper leave nothing, or too little, of the prior of {where}")
         return dict(zip((*BOUNDS, "start"), (low, high, *box), strict=True))
 
     def log_density(self, points: Array) -> Array:

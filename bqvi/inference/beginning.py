@@ -178,17 +178,14 @@ class _Source:
         budget = account.budget if account.unfinished is None else None
         if self.spent + count > self.room or (budget is not None and budget.room(count) < count):
             return None
-        at = self._of_rows if self.batch.size else self._of_function
-        found = at(self.units.points(u))
+        points = self.units.points(u)
+        gradients = getattr(self.problem.estimator, "needs_gradients", True)
+        found = (self._of_rows(points) if self.batch.size else
+                 evaluate(self.problem.model, self.q, self.batch, points, gradients=gradients))  # fmt: skip
         self.batch = replace(self.batch, account=replace(account, first=False))
         self.rows.append(found)
         self.add(found, u)
         return self.made
-
-    def _of_function(self, points: np.ndarray) -> Evaluations:
-        """Evaluations at points (m, D) of a log joint without data; values alone for a method of values."""
-        gradients = getattr(self.problem.estimator, "needs_gradients", True)
-        return evaluate(self.problem.model, self.q, self.batch, points, gradients=gradients)
 
     def _of_rows(self, points: np.ndarray) -> Evaluations:
         """Evaluations at points (m, D) of the log joint of weighted rows; without a value all failed."""

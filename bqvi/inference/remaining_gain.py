@@ -181,7 +181,9 @@ def _gain(q: Any, gradients: list[Any], draws: int) -> tuple[float, float]:
     step = tuple(draws * part for part in mean)
     norm = 0.5 * draws * float(inner(mean, q.fisher_product(mean)))
     divergence = norm
-    if _precise(eta := add(q.natural, step)):
+    eta = add(q.natural, step)
+    second = -2.0 * eta[1]
+    if (second if second.ndim == 1 else symmetric_eigen(second)[0]).min() > 0.0:  # a precision
         divergence = float(q.kl(q.from_natural(eta))) / draws
     if n == 1:
         return divergence, 0.0
@@ -193,9 +195,3 @@ def _gain(q: Any, gradients: list[Any], draws: int) -> tuple[float, float]:
     return float(total / (n * (n - 1))), float(
         np.sqrt((n - 1) / n * np.square(left_out - left_out.mean()).sum())
     )
-
-
-def _precise(natural: Any) -> bool:
-    """Whether natural parameters of a Gaussian have a precision that is positive definite."""
-    second = -2.0 * natural[1]
-    return bool((second if second.ndim == 1 else symmetric_eigen(second)[0]).min() > 0.0)

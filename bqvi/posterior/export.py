@@ -64,7 +64,9 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
         for name, x in columns.items():
             array = np.asarray(x)
             inner = array.shape[1:] if drawn else array.shape
-            dims = _dims(model, name, inner)
+            dims = () if model is None else tuple(model.dims.get(name, ()))
+            if len(dims) != len(inner):  # as ArviZ names those without one
+                dims = tuple(f"{name}_dim_{i}" for i in range(len(inner)))
             variables[name] = ((*leading, *dims), array.reshape((*leading.values(), *inner)))
             coords |= _labels(model, dims, inner)
         return xarray.Dataset(variables, coords=coords, attrs=stored)
@@ -94,12 +96,6 @@ def as_arviz(tree: xarray.DataTree) -> Any:
 
     inference_data: Any = arviz.InferenceData  # whose methods have no types
     return inference_data.from_datatree(tree)
-
-
-def _dims(model: TargetModel | None, name: str, shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Names of the dimensions of a variable: the model's, or as ArviZ names those without one."""
-    given = () if model is None else tuple(model.dims.get(name, ()))
-    return given if len(given) == len(shape) else tuple(f"{name}_dim_{i}" for i in range(len(shape)))
 
 
 def _labels(model: TargetModel | None, dims: tuple[str, ...], shape: tuple[int, ...]) -> dict[str, Any]:

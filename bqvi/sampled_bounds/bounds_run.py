@@ -163,7 +163,9 @@ class BoundsRun:
     def _piloted(self, state: BoundsState, target: AnnealedTarget) -> BoundsState:
         assert self.transition is not None  # a pilot run has a transition
         if state.pilot is None:
-            return replace(state, pilot=pilot.begun(target, self._pilot_particles, self._rng(0, 0)))
+            most = int(self._pilot_budget / (_RUNGS * max(self._rung(1), 1)))
+            particles = int(np.clip(most, _SMALLEST_PILOT, SETTINGS.pilot_particles))
+            return replace(state, pilot=pilot.begun(target, particles, self._rng(0, 0)))
         found, most = state.pilot, self._pilot_budget
         if state.completed + self._rung(len(found.particles.points[0])) > most:
             found = pilot.one_further(found, self.transition, target, None)
@@ -231,11 +233,6 @@ class BoundsRun:
         particles = choices.particles or 1
         main = choices.systems.cost(choices.temperatures, particles, self.transition.cost)
         return min(choices.budget - main, share)
-
-    @property
-    def _pilot_particles(self) -> int:
-        most = int(self._pilot_budget / (_RUNGS * max(self._rung(1), 1)))
-        return int(np.clip(most, _SMALLEST_PILOT, SETTINGS.pilot_particles))
 
     def _rung(self, particles: int) -> int:
         """The number of evaluations of one temperature of the pilot run."""

@@ -320,8 +320,10 @@ def _about_bounds(posterior: Posterior) -> list[str]:
         below, above = float(np.mean(place < near)), float(np.mean(place > 1 - near))
         name = coordinates.names[i]
         if coordinates.periodic[i] and below + above > 0.01:
+            theta = coordinates.lower[None].copy()
+            theta[0, i] = high
             warnings.append(
-                f"The posterior of {name} reaches {_wrapped(coordinates, int(i), high):.4g}, "
+                f"The posterior of {name} reaches {float(coordinates.wrapped(theta)[0, i]):.4g}, "
                 "where its period was cut open: move the middle of its plausible interval to the mode."
             )
         elif not coordinates.periodic[i] and max(below, above) > 0.05:
@@ -331,12 +333,6 @@ def _about_bounds(posterior: Posterior) -> list[str]:
                 f"{bound:.4g}: widen the bound if it is not part of the model."
             )
     return warnings
-
-
-def _wrapped(coordinates: Coordinates, i: int, value: float) -> float:
-    theta = coordinates.lower[None].copy()
-    theta[0, i] = value
-    return float(coordinates.wrapped(theta)[0, i])
 
 
 def _about_box(posterior: Posterior) -> list[str]:
