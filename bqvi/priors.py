@@ -116,7 +116,7 @@ class _Part:
         else:
             draws = np.reshape(self.given.rvs(size=_DRAWS, random_state=0), (_DRAWS, -1))
         kept = ((draws >= low) & (draws <= high)).reshape(_DRAWS, -1).all(1)
-        draws = draws[kept] if kept.sum() > 20 else np.full_like(draws[:1], np.nan)
+        draws = draws[kept] if kept.sum() > 20 else draws[:1] * np.nan
         return np.asarray(np.quantile(draws, _QUANTILES, axis=0))
 
     @property
@@ -126,7 +126,7 @@ class _Part:
 
     @cached_property
     def twin(self) -> tuple[Any, Any, Any, Any] | None:
-        """A distribution of torch, if it has it, and location, scale and log scale of the parameters in it."""
+        """A distribution of torch, if it has it, and location, scale and log scale of parameters in it."""
         if self._of_torch:
             return self.given, 0.0, 1.0, 0.0
         with needing():
@@ -197,11 +197,9 @@ class _Distributions:
             rows.append(np.where(fixed[of], lower[of], found.reshape(3, -1)))
             at = of.stop
         box = np.concatenate(rows, axis=1)
-        outside = np.where(fixed, (lower <= least) | (lower >= most), ~(low < high)) | ~np.isfinite(box).all(
-            0
-        )
-        if outside.any():
-            where = ", ".join(np.array(self.layout.names)[outside])
+        left = np.where(fixed, (least < lower) & (lower < most), low < high) & np.isfinite(box).all(0)
+        if not left.all():
+            where = ", ".join(np.array(self.layout.names)[~left])
             raise ValueError(f"lower and upper leave nothing, or too little, of the prior of {where}")
         return dict(zip((*BOUNDS, "start"), (low, high, *box), strict=True))
 
