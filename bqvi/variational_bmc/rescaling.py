@@ -1,8 +1,8 @@
 """Whether another map of scales that depend on a coordinate is used, or that to the user's units.
 
-A map fitted to gradients is used where gradients are affine after it (:mod:`gradient_scaling`). From
-values alone, one whose leading coordinate and rate have the largest evidence of the values (:mod:`scaling`)
-and the user's units between bounds (:mod:`user_units`) are used where this evidence is higher with them.
+A map fitted to gradients is used where gradients are affine after it (:mod:`gradient_scaling`). Two others
+are used where the evidence of the values, and of the gradients if there are any, is higher with them: from
+values alone one with a leading coordinate and a rate (:mod:`scaling`), and the user's units between bounds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bqvi.variational_bmc.user_units import UserUnits
 
 
 def with_map_of_draws(state: State, estimate: Estimate, step: InferenceStep) -> State | None:
-    """The state in a frame with another map, where the evidence of the values is for it; else None.
+    """The state in a frame with another map, where the evidence of the evaluations is for it, or None.
 
     Compared are fits from nothing, each with the best of the thresholds and of the frames. Of several modes,
     each has scales of its own, which no map of scales describes. The user's units are tried in any case, and
