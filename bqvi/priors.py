@@ -16,10 +16,11 @@ from scipy.special import ndtri
 
 from bqvi.calls.bounds import vector_of
 from bqvi.calls.coordinates import make_coordinates
-from bqvi.calls.function import AUTODIFF
+from bqvi.calls.function import AUTODIFF, LOG_JOINT, Range
 from bqvi.calls.parameters import VectorLayout, by_name, in_order
 from bqvi.calls.returned import numbers_in
 from bqvi.posterior import Posterior
+from bqvi.records import fingerprint
 from gp.arrays import Array, is_torch, shown, to_numpy
 from gp.extras import needing
 from gp.measures import Gaussian
@@ -53,8 +54,11 @@ class _Part:
 
     def __post_init__(self) -> None:
         given = self.given
-        if isinstance(given, type) or not (hasattr(given, "logpdf") or self._of_torch):
-            said = "a discrete distribution" if hasattr(given, "logpmf") else shown(given)
+        discrete = hasattr(given, "logpmf") and not isinstance(given, type) and (
+            not hasattr(given, "logpdf") or np.isposinf(given.logpdf(self.quantiles[:2])).any()
+        )  # fmt: skip
+        if isinstance(given, type) or discrete or not (hasattr(given, "logpdf") or self._of_torch):
+            said = "a discrete distribution" if discrete else shown(given)
             raise TypeError(f"{self.name} is {said}; it must be {_KINDS}")
         if not self._of_torch and hasattr(given, "freeze"):
             raise TypeError(f"{self.name} is scipy.stats.{given.name}, without arguments; it must be frozen")
@@ -73,7 +77,7 @@ class _Part:
 
     @property
     def _of_torch(self) -> bool:
-        return hasattr(self.given, "log_prob")
+        return any(kind.__module__.startswith("torch.") for kind in type(self.given).__mro__)
 
     @property
     def kind(self) -> str:
@@ -178,9 +182,10 @@ class _Distributions:
         if not each:
             raise ValueError(f"prior is {shown(given)}; it must be {_KINDS}")
         parts = [_Part(f"prior[{at!r}]" if several else "prior", one) for at, one in each.items()]
-        layout = VectorLayout({str(name): part.shape for name, part in zip(each, parts, strict=True)})
-        if not isinstance(given, Mapping):
-            layout = VectorLayout({f"x{i}": () for i in range(len(layout.names))})
+        if isinstance(given, Mapping):
+            layout = VectorLayout({name: part.shape for name, part in zip(given, parts, strict=True)})
+        else:
+            layout = VectorLayout({f"x{i}": () for i in range(sum(int(np.prod(x.shape)) for x in parts))})
         rows = [np.concatenate([np.broadcast_to(x, p.shape).ravel() for x, p in zip(one, parts, strict=True)])
                 for one in zip(*((*p.ends, *p.quantiles) for p in parts), strict=True)]  # fmt: skip
         return cls(layout, tuple(parts), dict(zip((*BOUNDS, "start"), rows, strict=True)))
@@ -330,6 +335,15 @@ class PosedLogJoint(NamedTuple):
     prior: Any = None
     """None where the log joint was given."""
 
+    @property
+    def range(self) -> Range:
+        """What the function may return, with its name in messages."""
+        if not self.usual:
+            title = "log of prior times likelihood"
+            return LOG_JOINT if self.prior is None else Range(title, True, prior="a function")
+        known = fingerprint(self.prior.log_density(np.stack([*self.usual.values()][2:])))
+        return Range("log likelihood", True, beside=self.prior.log_density, prior=known)
+
     def of_the_same(self, function: Any) -> Any:
         """Another log likelihood with the same prior, or another log joint; (such, a number) as such."""
         if isinstance(function, tuple):
@@ -346,6 +360,7 @@ def posed(
     gradient: Any,
     vectorised: bool,
     arguments: Mapping[str, Any],
+    titles: tuple[str, ...] | None = None,
 ) -> PosedLogJoint:
     """The log joint, or that of a log likelihood and a prior, with parameters by name.
 
@@ -353,6 +368,7 @@ def posed(
     ----------
     log_joint, log_likelihood, prior, gradient, vectorised : as of the doors.
     arguments : bounds, plausible box and start, by argument; vectors, or dicts of parameters' names.
+    titles : the names where neither these nor the prior have them.
 
     Raises
     ------
@@ -371,7 +387,8 @@ def posed(
         )
     if log_joint is not None:
         names, found = in_order(arguments)
-        return PosedLogJoint(by_name(log_joint, names or ()), by_name(gradient, names or ()), names, found)
+        value, gradient = (by_name(one, names or titles or ()) for one in (log_joint, gradient))
+        return PosedLogJoint(value, gradient, names, found)
     if not callable(log_likelihood):
         raise TypeError(f"log_likelihood is {shown(log_likelihood)}; it must be a function of theta")
     alone = not (isinstance(prior, tuple) and len(prior) == 2 and all(map(callable, prior)))
@@ -379,6 +396,7 @@ def posed(
     known = isinstance(prior, type) or any(hasattr(prior, name) for name in ("freeze", "logpdf", "log_prob"))
     if callable(pair[0]) and not known:
         names, found = in_order(arguments)
+        names = names or titles
         log_prior, slopes = (by_name(one, names or ()) for one in pair)
         of: Any = _Stated(log_prior, slopes, vectorised)
         usual = {}

@@ -40,6 +40,7 @@ _ELSEWHERE = {
     "prior": "prior_transform",
     "names are the keys of a dict of bounds or priors": "names param_names parameter_names labels var_names",
     "its number stands beside the function: cheap=(function, evaluations)": "cheap_budget",
+    "it is one of bqvi.vbmc, bqvi.evidence_bounds and bqvi.models.LogJoint": "log_likelihood prior",
     "truths are of plots: found.posterior.plot(truth=...)": "truths",
     "each option is an argument of its own, such as budget or seed": "options options_path",
     "VBMC has a function of its own: bqvi.vbmc(log_joint, ...)": "vbmc",

@@ -11,6 +11,8 @@ from scipy import stats
 from scipy.special import gammaln
 
 import bqvi
+from bqvi.calls import make_coordinates
+from bqvi.calls.coordinates import VECTORS
 from bqvi.calls.parameters import VectorLayout, by_name
 from bqvi.models import LogJoint
 from bqvi.priors import Joint, posed
@@ -325,7 +327,7 @@ def test_what_has_no_place_is_named_before_any_call(given, message):
         ({"lower": {"a": 0.0, "b": 0.0}, "upper": {"a": 1.0}}, "upper has a, and lacks b"),
         ({"lower": {"a": 0.0}, "start": {"b": 1.0}}, "start has b; the parameters are a"),
         ({"prior": ONE, "lower": {"z": 0.0}}, "lower has z; the parameters are a"),
-        ({"prior": ONE, "start": {"a": "one"}}, "start is "),
+        ({"prior": ONE, "start": {"a": "one"}}, "start has a = 'one'; it must be a number"),
         ({"prior": ONE, "start": {"a": [0.0, 1.0]}}, "start has a = .* it must be a number"),
         ({"prior": ONE, "plausible_lower": {"a": None}}, "plausible_lower of a is missing"),
     ],
@@ -434,3 +436,161 @@ def test_autodiff_beside_a_prior_of_scipy_does_not_warn():
     a = np.linspace(0.0, 8.0, 200001)
     exact = np.log(np.trapezoid(np.exp(-2.0 * (a - 1) ** 2) * stats.norm(0, 2).pdf(a), a))
     assert abs(found.log_evidence - exact) < max(3.0 * found.log_evidence_sd, 1e-3)
+
+
+@pytest.mark.parametrize(
+    "discrete",
+    [
+        lambda: stats.Binomial(n=3, p=0.5),
+        lambda: stats.make_distribution(stats.poisson)(mu=2.0),
+    ],
+)
+def test_discrete_distributions_of_scipys_new_kind_are_refused(discrete):
+    if not hasattr(stats, "Binomial"):
+        pytest.skip("SciPy 1.17 has the first")
+    with pytest.raises(TypeError, match=r"prior\['a'\] is a discrete distribution"):
+        box_of({"a": discrete()})
+
+
+def test_continuous_distributions_of_scipys_new_kind_are_priors():
+    found = box_of({"a": stats.make_distribution(stats.gamma)(a=2.0), "b": stats.Normal(mu=1.0, sigma=2.0)})
+    assert found.arguments["start"] == pytest.approx([stats.gamma(2.0).median(), 1.0])
+    np.testing.assert_array_equal(found.arguments["lower"], [0.0, -np.inf])
+
+
+@pytest.mark.parametrize("name", [0, ("a", 0), None, "", b"a"])
+def test_names_that_are_no_text_are_refused(name):
+    for given in (
+        {"log_likelihood": never, "prior": {name: stats.norm()}},
+        {"log_joint": never, "lower": {name: 0}},
+    ):
+        with pytest.raises(TypeError, match="a name must be text"):
+            bqvi.vbmc(**given)
+
+
+def test_what_has_no_density_of_its_own_is_no_prior():
+    q = bqvi.Posterior.of(Gaussian(np.zeros(2), np.eye(2)))
+    with pytest.raises(TypeError, match=r"prior is Posterior.* it must be a frozen distribution"):
+        box_of(q)
+
+
+def test_a_number_beside_a_vector_is_for_all_its_entries():
+    given = {"lower": {"a": -9.0, "b": 0.0}, "upper": {"b": 9.0, "a": [1.0, 2.0]}, "start": None}
+    found = posed(never, None, None, None, False, given)
+    assert found.names == ("a[0]", "a[1]", "b")
+    np.testing.assert_array_equal(found.arguments["lower"], [-9.0, -9.0, 0.0])
+    np.testing.assert_array_equal(found.arguments["upper"], [1.0, 2.0, 9.0])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lower": {"a": [0.0, 0.0]}, "upper": {"a": [1.0, 1.0, 1.0]}}, r"upper has a = .* an array \(2,\)"),
+        ({"lower": {"a": [[0.0], [0.0, 1.0]]}, "upper": {"a": 1.0}}, "lower has a = "),
+        ({"lower": {"a": "x"}, "upper": {"a": 1.0}}, "lower has a = 'x'; it must be a number"),
+        ({"lower": {"a": 0.0}, "start": {"a": [1.0, 2.0]}}, "start has a = .* it must be a number"),
+    ],
+)
+def test_vectors_that_disagree_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        bqvi.vbmc(never, **given)
+
+
+def halves(a, b):
+    return -0.5 * (a - 1.0) ** 2 - 0.3 * b
+
+
+PRIOR = {"a": stats.norm(), "b": stats.gamma(2.0)}
+
+
+class Bent(stats.rv_continuous):
+    """A density with the bounds and quantiles of the normal one, and others of its values."""
+
+    _ppf, _cdf = staticmethod(stats.norm.ppf), staticmethod(stats.norm.cdf)
+    _logpdf = staticmethod(stats.t(3).logpdf)
+
+
+_NAMES = "has the parameters a, b, and here they are a, c|had names a, b"
+_BOUNDS = r"posterior has lower = \[-inf, 0.0\], and here|had (bounds|prior) with other numbers"
+OTHERS = {
+    "names": ({"a": stats.norm(), "c": stats.gamma(2.0)}, _NAMES),
+    "bounds": ({"a": stats.norm(), "b": stats.norm()}, _BOUNDS),
+    "scale": ({"a": stats.norm(), "b": stats.gamma(5.0)}, _BOUNDS),
+    "kind": ({"a": Bent()(), "b": stats.gamma(2.0)}, "had prior with other numbers"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_posterior_or_a_run_of_another_model_is_refused(other):
+    prior, message = OTHERS[other]
+    named = {"log_likelihood": (lambda a, c: 1 / 0) if other == "names" else never, "prior": prior}
+    begun = {"log_likelihood": halves, "prior": PRIOR}
+    found = box_of(PRIOR)
+    ends = {end: found.arguments[end] for end in VECTORS[:4]}
+    q = bqvi.Posterior.of(Gaussian(np.zeros(2), np.eye(2)), make_coordinates(**ends, names=found.names))
+    if other in ("names", "bounds"):
+        with pytest.raises(ValueError, match=message):
+            bqvi.evidence_bounds(**named, posterior=q)
+    bounds = bqvi.evidence_bounds(**begun, budget=1000)
+    with pytest.raises(ValueError, match=message):
+        bqvi.evidence_bounds(**named, budget=1000, resume=bounds)
+    fit = bqvi.fit(LogJoint(**begun, gradient=None), method="bq", budget=14)
+    with pytest.raises(ValueError, match=message):
+        bqvi.fit(LogJoint(**named, gradient=None), method="bq", budget=20, resume=fit)
+    if other == "kind":
+        found = bqvi.vbmc(**begun, budget=14)
+        with pytest.raises(ValueError, match=message):
+            bqvi.vbmc(**named, budget=20, resume=found)
+        to = found.posterior.coordinates
+        box = {end: dict(zip("ab", getattr(to, end), strict=True)) for end in VECTORS[:4]}
+        with pytest.raises(ValueError, match=message):
+            bqvi.vbmc(never, **box, budget=20, resume=found)
+
+
+def test_messages_name_the_likelihood_and_not_the_joint():
+    given = {"prior": {"a": stats.norm()}, "budget": 14}
+    for value, message in (("x", "the log likelihood returned 'x'"), (np.inf, "the log likelihood is inf")):
+        with pytest.raises(RuntimeError, match=message):
+            bqvi.vbmc(log_likelihood=lambda a, value=value: value, **given)
+    with pytest.raises(RuntimeError, match="the log likelihood is finite at 0 of the 10 first points"):
+        bqvi.vbmc(log_likelihood=lambda a: -np.inf, **given)
+    with pytest.raises(RuntimeError, match="the log of prior times likelihood returned 'x'"):
+        bqvi.vbmc(log_likelihood=lambda a: "x", prior=lambda a: -0.5 * a**2, start={"a": 0.0}, budget=14)
+    with pytest.raises(RuntimeError, match=r"take \*\*p in the place of p for a dict"):
+        bqvi.vbmc(log_likelihood=lambda p: p["a"], **given)
+
+
+def test_a_likelihood_that_is_no_logarithm_is_seen_beneath_the_prior():
+    """The sum of a density that underflows and a log prior is the prior, whose evidence is 1."""
+
+    def density(a):
+        return float(stats.norm(a, 0.05).pdf([1.0, 1.1, 0.9]).prod())
+
+    with pytest.warns(UserWarning, match="The log likelihood is 0 at each of"):
+        found = bqvi.vbmc(log_likelihood=density, prior={"a": stats.norm()}, budget=20, seed=0)
+    assert "return the logarithm of the likelihood" in " ".join(found.warnings)
+
+
+def test_a_prior_as_a_function_of_names_that_the_proposal_has():
+    q = bqvi.vbmc(log_likelihood=halves, prior=PRIOR, budget=20, seed=0).posterior
+    exact = np.log(np.exp(-0.25) / np.sqrt(2.0)) - 2.0 * np.log(1.3)
+    found = bqvi.evidence_bounds(
+        log_likelihood=halves, prior=lambda a, b: stats.norm().logpdf(a) + stats.gamma(2.0).logpdf(b),
+        proposal=q, budget=4000, seed=0,
+    )  # fmt: skip
+    assert abs(found.log_evidence - exact) < 4.0 * found.log_evidence_sd + 1e-3
+
+
+def test_a_log_joint_with_bounds_is_zero_outside_of_them_as_a_function():
+    """E e^-a over a > 0 is 1; over the line it would be infinite."""
+    for torch_ in (False, True):
+        box = {"lower": {"a": 0.0}, "plausible_lower": {"a": 0.1}, "plausible_upper": {"a": 3.0}}
+        model = LogJoint(lambda t: -t[:, 0], **box, gradient="autodiff" if torch_ else None)
+        points = np.array([[-1.0], [0.5], [2.0]])
+        np.testing.assert_array_equal(model(points), [-np.inf, -0.5, -2.0])
+        assert model(points[:1]) == -np.inf
+        bounds = bqvi.evidence_bounds(model, Gaussian(np.ones(1), 2.0 * np.eye(1)), budget=4000, seed=0)
+        assert abs(bounds.log_evidence) < 4.0 * bounds.log_evidence_sd
+    points = torch.tensor(points, requires_grad=True)
+    (slopes,) = torch.autograd.grad(model(points)[1:].sum(), points)
+    np.testing.assert_array_equal(slopes[:, 0], [0.0, -1.0, -1.0])

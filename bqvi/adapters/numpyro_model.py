@@ -141,12 +141,8 @@ def _initialised(model: Callable[..., Any], args: Any, kwargs: Any, seed: int) -
 
 
 def _observed(sites: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    observed = {
-        name: site["value"]
-        for name, site in sites.items()
-        if site["type"] == "sample" and site["is_observed"] and site["value"] is not None
-    }
-    return {name: np.asarray(x) for name, x in observed.items() if np.size(x)}
+    given = {name: site["value"] for name, site in sites.items() if site.get("is_observed")}
+    return {name: np.asarray(x) for name, x in given.items() if x is not None and np.size(x)}
 
 
 def _check(sites: Mapping[str, Any]) -> None:

@@ -144,6 +144,8 @@ def from_pymc(
 
 def _check(model: Any) -> None:
     """Raise ValueError where a model cannot be used; the message names the variables and says what to do."""
+    from pytensor.graph.traversal import ancestors
+
     discrete = [variable.name for variable in model.free_RVs if variable.dtype[:5] != "float"]
     if discrete:
         raise ValueError(
@@ -164,8 +166,8 @@ def _check(model: Any) -> None:
                 f"the data container {data.name} has missing values; give the masked array itself as "
                 "observed=..., so that PyMC makes free variables of them, or leave the rows out"
             )
-    unused = _unused(model)
-    if unused:
+    used = set(ancestors([*model.basic_RVs, *model.deterministics, *model.potentials]))
+    if unused := [data.name for data in model.data_vars if data not in used]:
         raise ValueError(
             f"no variable of the model uses the data container {', '.join(unused)}: give it as observed=..., "
             "or take it out of the model"
@@ -176,14 +178,6 @@ def _check(model: Any) -> None:
             f'{single[0].name} is {single[0].dtype}; set pytensor.config.floatX = "float64" before the model '
             "is built"
         )
-
-
-def _unused(model: Any) -> list[str]:
-    """The names of data containers on which no variable, deterministic or potential depends."""
-    from pytensor.graph.traversal import ancestors
-
-    used = set(ancestors([*model.basic_RVs, *model.deterministics, *model.potentials]))
-    return [data.name for data in model.data_vars if data not in used]
 
 
 def _observed(model: Any) -> dict[str, np.ndarray]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bqvi.calls.parameters import VectorLayout
+
 
 def arrays_by_name(titles: Sequence[str], rows: np.ndarray) -> dict[str, np.ndarray]:
     """The arrays (n, shape) of the ``rows`` (n, entries), by name.
@@ -14,18 +16,9 @@ def arrays_by_name(titles: Sequence[str], rows: np.ndarray) -> dict[str, np.ndar
     ----------
     titles : the titles of the entries in Stan's notation: "mu", "z.1", "L.2.1".
     """
-    columns: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
-    for column, title in enumerate(titles):
-        name, *index = title.split(".")
-        columns.setdefault(name, []).append((column, tuple(int(i) - 1 for i in index)))
-    found: dict[str, np.ndarray] = {}
-    for name, places in columns.items():
-        shape = tuple(np.max([place for _, place in places], axis=0) + 1) if places[0][1] else ()
-        array = np.empty((*shape, len(rows)))
-        for column, place in places:
-            array[place] = rows[:, column]
-        found[name] = np.moveaxis(array, -1, 0)
-    return found
+    shapes = VectorLayout.of([_from_zero(title) for title in titles]).shapes
+    found = VectorLayout({name: shape[::-1] for name, shape in shapes.items()}).parted(rows)
+    return {name: x.transpose(0, *range(x.ndim - 1, 0, -1)) for name, x in found.items()}
 
 
 def _from_zero(title: str) -> str:

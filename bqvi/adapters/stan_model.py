@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -81,7 +82,7 @@ def from_stan(
         start=start,
         plausible_lower=plausible_lower,
         plausible_upper=plausible_upper,
-        to_named=_StanVariables(program),
+        to_named=partial(_variables, program),
         from_named=program.unconstrained,
         coords=dict(coords or {}),
         dims=dict(dims or {}),
@@ -90,15 +91,9 @@ def from_stan(
     )
 
 
-class _StanVariables:
-    """The map from draws theta (n, P) to the variables of the program."""
-
-    def __init__(self, program: _Program) -> None:
-        self.program = program
-
-    def __call__(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        rows = np.array([self.program.constrained(point) for point in theta])
-        return arrays_by_name(self.program.columns, rows)
+def _variables(program: _Program, theta: np.ndarray) -> dict[str, np.ndarray]:
+    """The variables of the program at draws theta (n, P)."""
+    return arrays_by_name(program.columns, np.array([program.constrained(point) for point in theta]))
 
 
 def _code(code_or_file: str | Path) -> tuple[str, Path | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,8 @@ class Compiled:
     """Models that compile functions when they are first called, which are no part of what is pickled."""
 
     def __getstate__(self) -> dict[str, Any]:
-        made = {
-            name
-            for one in type(self).__mro__
-            for name, x in vars(one).items()
-            if isinstance(x, cached_property)
-        }
-        return {name: x for name, x in self.__dict__.items() if name not in made}
+        kind = type(self)
+        return {name: x for name, x in vars(self).items() if not hasattr(getattr(kind, name, None), "func")}
 
 
 def box_of_draws(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

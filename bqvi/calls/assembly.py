@@ -171,7 +171,8 @@ class CallBatch:
                 evaluations=made,
             ) from error
         if first and self.function.range.density and self._values is not None:
-            message = not_logarithms(self._values[self._kept, 0])
+            kept = self._kept
+            message = not_logarithms(self._values[kept, 0], self.function.range, self.theta[kept])
             if message:
                 warn_user(message)
         if self.ledger is not None:

@@ -19,7 +19,7 @@ import numpy as np
 from bqvi.calls.account import Budget, Ledger
 from bqvi.calls.assembly import CallBatch
 from bqvi.calls.call import Call, CallResult, noise_at, weighted
-from bqvi.calls.coordinates import Coordinates
+from bqvi.calls.coordinates import VECTORS, Coordinates
 from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.executors import collect
 from bqvi.calls.faults import EvaluationError
@@ -28,6 +28,7 @@ from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
 from bqvi.calls.returned import reasons_of, refused
 from bqvi.calls.run import HERE, Run
 from bqvi.checks import require_numbers
+from bqvi.records import fingerprint
 from gp.arrays import Array
 from gp.threads import CallThreads, users_threads
 
@@ -69,6 +70,14 @@ class Caller:
     def noise_unknown(self) -> bool:
         """Whether values are noisy with an unknown standard deviation."""
         return self.function.noise_sd == UNKNOWN
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Bounds, names and prior, by which a log joint is told from another without a call."""
+        parts = () if self.coordinates is None else [getattr(self.coordinates, name) for name in VECTORS]
+        bounds = fingerprint(tuple(np.asarray(part, float) for part in parts))
+        function = self.function
+        return {"bounds": bounds, "names": ", ".join(function.names), "prior": function.range.prior}
 
     def to_user(self, points: np.ndarray) -> np.ndarray:
         """The parameters (n, P) that the function is called with at points (n, D)."""

@@ -38,11 +38,12 @@ from bqvi.calls.bounds import (
     turning_of,
     vector_of,
 )
-from gp.arrays import LOG_2PI, Array
+from gp.arrays import LOG_2PI, Array, shown
 from gp.measures import AffineMap
 
 _LARGEST_EXPONENT = 700.0  # e^700 is representable
-_VECTORS = ("lower", "upper", "plausible_lower", "plausible_upper", "periodic")
+VECTORS = ("lower", "upper", "plausible_lower", "plausible_upper", "periodic")
+"""What makes coordinates, beside names."""
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,7 @@ class Coordinates:
     def axis(self, position: int) -> Coordinates:
         """The coordinates of the free parameter at ``position`` alone."""
         i = [int(self.free[position])]
-        return Coordinates((self.names[i[0]],), *(getattr(self, name)[i] for name in _VECTORS))
+        return Coordinates((self.names[i[0]],), *(getattr(self, name)[i] for name in VECTORS))
 
     def charts(self) -> tuple[tuple[str, float, float], ...]:
         """For each coordinate the name of its chart and the ends of its interval."""
@@ -298,12 +299,16 @@ class Coordinates:
             raise ValueError(f"{argument} has the parameters {', '.join(self.names)}, and here they are "
                              f"{', '.join(names)}: the names and their order must be the same")  # fmt: skip
 
-    def require_like(self, other: Coordinates) -> None:
-        """Raise ValueError where names or bounds differ from ``other``, those of a run to resume."""
-        other.require_names("resume", self.names)
-        for name in _VECTORS:
-            if not np.array_equal(getattr(self, name), getattr(other, name)):
-                raise ValueError(f"resume had another {name}: give what it was begun with, or start anew")
+    def require_like(
+        self, other: Coordinates, argument: str = "resume", vectors: Sequence[str] = VECTORS
+    ) -> None:
+        """Raise ValueError where names or ``vectors`` differ from those of an ``argument``, the ``other``."""
+        other.require_names(argument, self.names)
+        for name in vectors:
+            own, theirs = getattr(self, name), getattr(other, name)
+            if not np.array_equal(own, theirs):
+                differ = f"{shown(theirs.tolist())}, and here it is {shown(own.tolist())}"
+                raise ValueError(f"{argument} has {name} = {differ}: it is of another model")
 
 
 def make_coordinates(
@@ -330,7 +335,7 @@ def make_coordinates(
     names : P different names; x0, x1, ... by default.
     dimension : the number P, needed where no vector of that length is given.
     """
-    bounds = dict(zip(_VECTORS[:4], (lower, upper, plausible_lower, plausible_upper), strict=True))
+    bounds = dict(zip(VECTORS[:4], (lower, upper, plausible_lower, plausible_upper), strict=True))
     count = count_of(bounds, names, dimension)
     missing = (-np.inf, np.inf, np.nan, np.nan)
     low, high, *given = (

@@ -83,8 +83,8 @@ class EvaluationError(RuntimeError):
         return type(self), (str(self), self.point, self.evaluations, self.state, self.no_value)
 
 
-def require_good(evaluations: Evaluations, needed: int = 1) -> None:
-    """Raise EvaluationError, with the reasons, unless ``needed`` evaluations of a log density are good."""
+def require_good(evaluations: Evaluations, needed: int = 1, who: str = "log joint") -> None:
+    """Raise EvaluationError, with the reasons, unless ``needed`` evaluations of ``who`` are good."""
     good = int((~evaluations.failed).sum())
     if good >= needed:
         return
@@ -93,7 +93,7 @@ def require_good(evaluations: Evaluations, needed: int = 1) -> None:
     counts = Counter(reason for reason in evaluations.reasons if reason)
     listed = "; ".join(f"{reason} ({count} times)" for reason, count in counts.most_common(3))
     raise EvaluationError(
-        f"the log joint is finite at {good} of the {len(evaluations)} first points, {needed} are needed: "
+        f"the {who} is finite at {good} of the {len(evaluations)} first points, {needed} are needed: "
         f"{listed}. Move the plausible bounds, or give start points, to where the density is positive",
         evaluations=evaluations,
     )
@@ -269,6 +269,8 @@ def advice(error: Exception, gradient: object) -> str:
 def advice_on_points(error: Exception, vectorised: bool) -> str:
     """Advice on an ``error`` of a function that has returned no value yet; "" where there is none."""
     if not vectorised:
+        if "only integers" in message_of(error):
+            return "; the function is called with an array: take **p in the place of p for a dict"
         one = "; the function is called with one point, (P,): of f for many, give lambda x: f(x[None])[0]"
         return one if _TOO_FLAT.search(message_of(error)) else ""
     of_torch = isinstance(error, RuntimeError) and _MISMATCHED.search(message_of(error))

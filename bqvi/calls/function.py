@@ -41,6 +41,8 @@ class Range:
     outputs : whether it may return several numbers at a point.
     everywhere : the reason why a value is needed at each point, and advice, for messages; "" where points
         without a value are allowed, or the user has excluded them by ``errors="raise"``.
+    beside : the log prior (n,) at theta (n, P), which values have beside what the user's function returned.
+    prior : what tells this prior from others.
     """
 
     title: str
@@ -49,6 +51,8 @@ class Range:
     non_negative: str = ""
     outputs: bool = False
     everywhere: str = ""
+    beside: Callable[[np.ndarray], np.ndarray] | None = None
+    prior: str = ""
 
     @property
     def missing(self) -> float:
@@ -56,7 +60,7 @@ class Range:
         return -np.inf if self.density else np.nan
 
 
-_LOG_JOINT = Range("log joint", density=True)
+LOG_JOINT = Range("log joint", density=True)
 CHEAP_MODEL = Range("cheap model", density=True)
 
 STATED = Such(
@@ -137,7 +141,7 @@ class Function:
     gradient_noise_sd: np.ndarray | None = None
     log_weight: Callable[..., Any] | None = None
     like: Array | None = None
-    range: Range = _LOG_JOINT
+    range: Range = LOG_JOINT
     errors: str = "numerical"
     names: tuple[str, ...] = ()
     model: TargetModel | None = None

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,10 @@ class VectorLayout:
 
     shapes: Mapping[str, tuple[int, ...]]
     titles: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if others := [name for name in self.shapes if type(name) not in (str, np.str_) or not name]:
+            raise TypeError(f'parameters are named {shown(others)}; a name must be text, such as "rate"')
 
     @classmethod
     def of(cls, titles: Sequence[str]) -> VectorLayout:
@@ -82,10 +87,8 @@ class VectorLayout:
         usual : (P,), used for names that are left out; None where none may be.
         """
         self.require_order()
-        if others := [str(name) for name in given if name not in self.shapes]:
-            raise ValueError(
-                f"{argument} has {', '.join(others)}; the parameters are {', '.join(self.shapes)}"
-            )
+        if others := ", ".join(str(name) for name in given if name not in self.shapes):
+            raise ValueError(f"{argument} has {others}; the parameters are {', '.join(self.shapes)}")
         if usual is None and (absent := [name for name in self.shapes if name not in given]):
             raise ValueError(
                 f"{argument} has {', '.join(map(str, given))}, and lacks {', '.join(absent)}: give each of "
@@ -94,7 +97,7 @@ class VectorLayout:
         of_all = {} if usual is None else self.parted(usual)
         parts = [np.asarray(given.get(name, of_all.get(name)), object) for name in self.shapes]
         for part, (name, shape) in zip(parts, self.shapes.items(), strict=True):
-            if part.shape not in ((), shape):
+            if part.shape not in ((), shape) or not all(x is None or isinstance(x, Real) for x in part.flat):
                 raise ValueError(f"{argument} has {name} = {shown(given[name])}; it must be a number" + (
                     f" or an array {shape}" if shape else ""
                 ))  # fmt: skip
@@ -111,12 +114,18 @@ def in_order(
     Parameters
     ----------
     arguments : by their own names; dicts of parameters' names, or anything else, which is left as it is.
-    layout : the parameters where they are known; otherwise those of the first dict, in its order.
+    layout : the parameters where they are known; otherwise those of the first dict, in its order, which are
+        vectors where one of the bounds has a vector.
     usual : vectors (P,) by argument, for an argument that is not given and for names that a dict leaves out.
     """
-    first = next((given for given in arguments.values() if isinstance(given, Mapping)), None)
-    if layout is None and first is not None:
-        layout = VectorLayout({str(name): np.shape(value) for name, value in first.items()})
+    dicts = {name: given for name, given in arguments.items() if isinstance(given, Mapping)}
+    if layout is None and dicts:
+        first = next(iter(dicts.values()))
+        bounds = [given for name, given in dicts.items() if name != "start"] or [first]
+        vectors = {
+            n: at for one in bounds[::-1] for n, x in one.items() if (at := np.asarray(x, object).shape)
+        }
+        layout = VectorLayout({name: vectors.get(name, ()) for name in first})
     found = dict(arguments)
     for argument, given in arguments.items():
         if isinstance(given, Mapping):
@@ -163,7 +172,7 @@ def by_name(function: Any, titles: Sequence[str]) -> Any:
     if len(needed) > 1:
         raise ValueError(
             f"{getattr(function, '__name__', 'the function')} takes {', '.join(needed)}, and the parameters "
-            f"are {', '.join(layout.shapes)}: it must take these, or one array"
+            f"are {', '.join(layout.shapes)}: it must take these by name, or one array"
         )
     return function
 

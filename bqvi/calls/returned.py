@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls.faults import EvaluationError
-from bqvi.calls.function import LARGEST, Function
+from bqvi.calls.function import LARGEST, LOG_JOINT, Function, Range
 from bqvi.calls.settings import DENSITY
 from gp.arrays import is_torch, to_numpy
 
@@ -223,13 +223,18 @@ def refused(function: Function, values: np.ndarray) -> tuple[np.ndarray, str, st
     return bad, f"the {kind.title} is {_numbers(values[int(np.argmax(bad))])}", must
 
 
-def not_logarithms(values: np.ndarray) -> str:
-    """A message why values (n,) of a log joint look like those of a density; "" where they do not.
+def not_logarithms(values: np.ndarray, kind: Range = LOG_JOINT, theta: Any = None) -> str:
+    """A message why values (n,) at theta (n, P) look like those of a density; "" where they do not.
 
     They do if none is negative and a quarter of them or more is below a hundredth of the largest, or if all
     are 0 (which is also true of the logarithm of a uniform density without its constant).
     """
-    if len(values) < 4 or not np.isfinite(values).all() or (values < 0.0).any():
+    if len(values) < 4 or not np.isfinite(values).all():
+        return ""
+    of = "prior times likelihood"
+    if kind.beside is not None:  # rounded, as a 0 is exact no longer after the prior was added and subtracted
+        of, values = "the likelihood", np.round(values - kind.beside(theta), 9)
+    if (values < 0.0).any():
         return ""
     largest = float(values.max())
     small = int((values <= 0.01 * largest).sum())
@@ -242,7 +247,7 @@ def not_logarithms(values: np.ndarray) -> str:
         f"largest value, {largest:.3g}, as a density is"
     )
     return (
-        f"The log joint {seen}: return the logarithm of prior times likelihood, summed term "
+        f"The {kind.title} {seen}: return the logarithm of {of}, summed term "
         "by term, as the exponential of such a sum underflows. If it is a logarithm already, its sign may be "
-        "wrong: the log density is wanted, and not its negative."
+        "wrong: the logarithm is wanted, and not its negative."
     )

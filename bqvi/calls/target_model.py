@@ -35,41 +35,25 @@ from gp.arrays import Array, shown
 
 
 @dataclass(frozen=True)
-class RoundedValue:
-    """A log joint (P,) -> a number, or (n, P) -> (n,), rounded.
+class Rounded:
+    """A log joint, alone or with its gradient as `TargetModel` has it, rounded.
 
     Attributes
     ----------
-    log_joint : the log joint; a tuple with its noise, or a dict, is passed on unchanged.
+    function : returns a log joint, or (log joint, gradient) if ``paired``; what else is in a tuple, as noise,
+        and anything else is passed on unchanged.
     """
 
-    log_joint: Callable[[Array], Array]
+    function: Callable[[Array], Any]
+    paired: bool = False
 
-    def __call__(self, theta: object, /) -> Any:
-        """The log joint at theta."""
-        found = self.log_joint(theta)
-        if isinstance(found, tuple) and found:
-            return (_rounded_if_numbers(found[0]), *found[1:])
-        return _rounded_if_numbers(found)
-
-
-@dataclass(frozen=True)
-class RoundedPair:
-    """A log joint with its gradient, (P,) -> (a number, (P,)) or (n, P) -> ((n,), (n, P)), both rounded.
-
-    Attributes
-    ----------
-    both : the log joint with its gradient; anything else that it returns is passed on unchanged.
-    """
-
-    both: Callable[[Array], Array]
-
-    def __call__(self, theta: object, /) -> Any:
-        """The log joint and its gradient at theta."""
-        found = self.both(theta)
-        if not isinstance(found, tuple) or len(found) < 2:
-            return found
-        return (_rounded_if_numbers(found[0]), _rounded_if_numbers(found[1], rows=True), *found[2:])
+    def __call__(self, theta: Any, /) -> Any:
+        """The log joint, with its gradient if ``paired``, at theta."""
+        found = self.function(theta)
+        if not isinstance(found, tuple):
+            return found if self.paired else _rounded_if_numbers(found)
+        parts = found[: 1 + self.paired]
+        return (*(_rounded_if_numbers(x, rows=i > 0) for i, x in enumerate(parts)), *found[len(parts) :])
 
 
 def _rounded_if_numbers(found: object, rows: bool = False) -> Any:
@@ -193,10 +177,8 @@ class TargetModel:
     def value(self, theta: Array) -> Any:
         """The log joint, a number at theta (P,), or (n,) at (n, P)."""
         points, one = self._points(theta)
-        if self.vectorised:
-            values = np.asarray(self.log_joint(points), float)
-        else:
-            values = np.array([float(self.log_joint(point)) for point in points])
+        found = self.log_joint(points) if self.vectorised else [self.log_joint(point) for point in points]
+        values = np.asarray(found, float)
         return float(values[0]) if one else values
 
     def value_and_gradient(self, theta: Array) -> tuple[Any, np.ndarray]:
@@ -205,12 +187,8 @@ class TargetModel:
         both = self.log_joint_and_gradient
         if both is None:
             raise ValueError("the model has no gradient; `value` gives its log joint")
-        if self.vectorised:
-            values, gradients = (np.asarray(part, float) for part in both(points))
-        else:
-            pairs = [both(point) for point in points]
-            values = np.array([float(value) for value, _ in pairs])
-            gradients = np.array([np.asarray(slope, float) for _, slope in pairs])
+        pairs = both(points) if self.vectorised else zip(*map(both, points), strict=True)
+        values, gradients = (np.asarray(part, float) for part in pairs)
         return (float(values[0]), gradients[0]) if one else (values, gradients)
 
     def constrain(self, theta: Array) -> dict[str, np.ndarray]:
@@ -243,8 +221,8 @@ class TargetModel:
     def function(self, errors: str = "numerical") -> Function:
         """The log joint rounded, for engines; ``errors`` as in `bqvi.calls.Function`."""
         both = self.log_joint_and_gradient
-        gradient = None if both is None else GradientWithValue(RoundedPair(both))
-        value = RoundedValue(self.log_joint)
+        gradient = None if both is None else GradientWithValue(Rounded(both, paired=True))
+        value = Rounded(self.log_joint)
         return Function(value, gradient, self.vectorised, errors=errors, names=self.names, model=self)
 
     def _points(self, theta: Array) -> tuple[np.ndarray, bool]:

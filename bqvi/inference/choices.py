@@ -15,6 +15,7 @@ import numpy as np
 
 from acquisition.minibatch import Balanced, Features, Reshuffled, Strategy, Uniform
 from bqvi.arguments import instead
+from bqvi.calls.caller import Caller
 from bqvi.checks import require_above, require_integer
 from bqvi.gradients import Conjugate, Estimator, Memoised, RefinedConjugate, RememberingEstimator
 from bqvi.gradients.conjugate import RefinableModel
@@ -335,6 +336,8 @@ def identity(problem: LoopProblem, family: str) -> dict[str, str | bool]:
     """The choices with which a saved state was made."""
     function = getattr(problem.model, "function", None)
     noise_sd = getattr(function, "noise_sd", None)
+    coordinates = getattr(problem.model, "coordinates", None)
+    called = {} if function is None else Caller(function, coordinates).identity
     return {
         "model": type(problem.model).__name__,
         "prior": fingerprint(getattr(getattr(problem.model, "prior", None), "natural", None)),
@@ -346,16 +349,8 @@ def identity(problem: LoopProblem, family: str) -> dict[str, str | bool]:
         "minibatch": repr(problem.minibatch),
         "family": family,
         "settings": getattr(problem.model, "settings", ""),
-        "bounds": fingerprint(_bounds(problem.model)),
         "gradient": bool(getattr(problem.model, "differentiable", False)),
         "noise_sd": "a function" if callable(noise_sd) else str(noise_sd),
         "gradient_noise_sd": fingerprint(getattr(function, "gradient_noise_sd", None)),
+        **called,
     }
-
-
-def _bounds(model: object) -> tuple[np.ndarray, ...] | None:
-    coordinates = getattr(model, "coordinates", None)
-    if coordinates is None:
-        return None
-    names = ("lower", "upper", "plausible_lower", "plausible_upper", "periodic")
-    return tuple(np.asarray(getattr(coordinates, name), float) for name in names)

@@ -146,7 +146,9 @@ class LogJoint:
         if noise_sd is not None:
             STATED("noise_sd", noise_sd)
         noise = _gradient_noise(self, len(names) or self.dimension, noise_sd, gradient_noise_sd)
-        self.function = Function(asked.value, asked.gradient, vectorised, noise_sd, noise, names=names)
+        self.function = Function(
+            asked.value, asked.gradient, vectorised, noise_sd, noise, names=names, range=asked.range
+        )
 
     @classmethod
     def of(cls, model: TargetModel) -> LogJoint:
@@ -195,7 +197,7 @@ class LogJoint:
         return Gaussian(0.5 * np.asarray(found.mean), 0.25 * np.eye(self.dimension))
 
     def __call__(self, theta: Array, /) -> Array:
-        """The log joint at theta (n, P), (n,), or at (P,), a number, of the kind of ``theta``.
+        """The log joint at theta (n, P), (n,), or at (P,), a number, of the kind of ``theta``; -inf outside.
 
         With tensors the values of a log joint in torch can be differentiated.
         """
@@ -207,11 +209,17 @@ class LogJoint:
                 return self(torch.as_tensor(np.asarray(theta, float))).detach().numpy()
         if theta.ndim == 1:
             return self(theta[None])[0]
-        points = theta if in_torch else to_numpy(theta).copy()  # a function may work in place
-        found = value(points) if self.vectorised else [value(point) for point in points]
+        inside: Any = ... if self.coordinates is None else self.coordinates.inside(to_numpy(theta)).all(1)
+        points = (theta if in_torch else to_numpy(theta).copy())[inside]  # a function may work in place
+        found: Any = value(points) if self.vectorised else [value(point) for point in points]
         if not in_torch:
-            return as_like(np.asarray(found, float).reshape(len(points)), theta)
-        return found if self.vectorised else torch.stack([torch.as_tensor(x).reshape(()) for x in found])
+            values = np.full(len(theta), -np.inf)
+            values[inside] = np.reshape(np.asarray(found, float), -1)
+            return as_like(values, theta)
+        found = found if self.vectorised else torch.stack([torch.as_tensor(x).reshape(()) for x in found])
+        if inside is ...:
+            return found
+        return theta.new_full((len(theta),), -np.inf).masked_scatter(torch.as_tensor(inside), found)
 
     def log_prior(self, theta: Array) -> Array:
         """The whole log joint, or of one of rows the prior, (L, D) -> (L,), in torch's graph."""

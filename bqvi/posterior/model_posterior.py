@@ -17,11 +17,10 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtri
 
 from bqvi.calls.parameters import VectorLayout
+from bqvi.importance import Proposal
 from bqvi.posterior.posterior import Posterior
-from gp.low_discrepancy import scrambled_sobol
 
 _DRAWS = 4096
 _SHOWN = 12
@@ -61,9 +60,7 @@ class ModelPosterior(Posterior):
         """The entries (m, Q) at draws of equal weight."""
         if self.kept is not None or self.draws is not None:
             return self.kept if self.kept is not None else self.sample(_DRAWS)
-        u = scrambled_sobol(self.q.dimension + 1, _DRAWS, 0)
-        k = np.minimum(np.searchsorted(np.cumsum(self.q.weights), u[:, 0]), len(self.q.weights) - 1)
-        points = self.q.means[k] + np.einsum("nij,nj->ni", self.q.factors[k], ndtri(u[:, 1:]))
+        points = Proposal(self.q.weights, self.q.means, self.q.factors).draws(_DRAWS, 0)
         return self._entries(self.coordinates.to_user(points))
 
     def _entries(self, theta: np.ndarray) -> np.ndarray:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bqvi.canvas import COLOURS, new_figure
+from bqvi.canvas import COLOURS
+from bqvi.checks import require_numbers, require_shape
 from bqvi.posterior.posterior import Posterior
 from gp.extras import needing
 
@@ -16,19 +17,7 @@ with needing():
 
 _LEVELS = (0.9, 0.5)
 """Probabilities inside the contours."""
-_COLOUR, _OTHER = COLOURS[:2]
-
-
-def _rows_of(name: str, given: object, columns: int, vector: bool = False) -> np.ndarray:
-    """(n, columns), or (columns,) of a vector, of numbers."""
-    try:
-        array = np.asarray(given, float)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} is a {type(given).__name__}; it must be real numbers") from None
-    if array.ndim != (1 if vector else 2) or array.shape[-1] != columns:
-        shape = f"({columns},)" if vector else f"(n, {columns})"
-        raise ValueError(f"{name} has shape {array.shape}; it must be {shape}, one for each parameter")
-    return array
+_COLOUR = COLOURS[0]
 
 
 def _names_of(posterior: Posterior, parameters: Sequence[str] | str | None) -> tuple[str, ...]:
@@ -46,11 +35,10 @@ def _names_of(posterior: Posterior, parameters: Sequence[str] | str | None) -> t
 
 def corner(
     posterior: Posterior,
-    figure: Figure | None = None,
+    figure: Figure,
     *,
     parameters: Sequence[str] | None = None,
     truth: Sequence[float] | np.ndarray | None = None,
-    draws: np.ndarray | None = None,
     n: int = 5000,
     seed: int = 0,
 ) -> Figure:
@@ -61,47 +49,40 @@ def corner(
     Parameters
     ----------
     posterior : the posterior whose draws are shown.
-    figure : the figure in which to draw; a new one if None.
+    figure : the figure in which to draw.
     parameters : names of the parameters shown, or one name; the free ones if None.
     truth : (P,), marked by lines.
-    draws : (m, P), draws of another posterior, shown in a second colour.
     n : the number of draws shown. seed : seed of the draws.
     """
     names = _names_of(posterior, parameters)
     index = [posterior.names.index(name) for name in names]
-    sets = [(posterior.sample(n, seed)[:, index], _COLOUR)]
-    if draws is not None:
-        sets.append((_rows_of("draws", draws, len(posterior.names))[:, index], _OTHER))
-    known = None
+    x, known = posterior.sample(n, seed)[:, index], None
     if truth is not None:
-        known = _rows_of("truth", truth, len(posterior.names), vector=True)[index]
+        known = require_numbers("truth", truth)
+        require_shape("truth", known, (len(posterior.names),))
+        known = known[index]
     d = len(names)
-    figure = new_figure(d, d, 1.9) if figure is None else figure
     axes = figure.subplots(d, d, squeeze=False, sharex="col")
     for i in range(d):
         for j in range(d):
-            _panel(axes[i, j], i, j, sets, known)
-        _titled(axes[i, i], names[i], sets[0][0][:, i])
+            _panel(axes[i, j], i, j, x, known)
+        _titled(axes[i, i], names[i], x[:, i])
         axes[d - 1, i].set_xlabel(names[i])
         if i > 0:
             axes[i, 0].set_ylabel(names[i])
     return figure
 
 
-def _panel(
-    ax: Axes, i: int, j: int, sets: Sequence[tuple[np.ndarray, str]], truth: np.ndarray | None
-) -> None:
+def _panel(ax: Axes, i: int, j: int, x: np.ndarray, truth: np.ndarray | None) -> None:
     if j > i:
         ax.set_axis_off()
         return
-    for x, colour in sets:
-        if i == j:
-            ax.hist(x[:, i], bins=50, density=True, histtype="step", color=colour)
-        else:
-            ax.plot(x[:, j], x[:, i], ",", color=colour, alpha=0.3, rasterized=True)
-            _contours(ax, x[:, [j, i]], colour)
     if i == j:
+        ax.hist(x[:, i], bins=50, density=True, histtype="step", color=_COLOUR)
         ax.set_yticks([])
+    else:
+        ax.plot(x[:, j], x[:, i], ",", color=_COLOUR, alpha=0.3, rasterized=True)
+        _contours(ax, x[:, [j, i]])
     if truth is not None:
         ax.axvline(truth[j], color="0.4", lw=0.8)
         if i != j:
@@ -117,7 +98,7 @@ def _titled(ax: Axes, name: str, x: np.ndarray) -> None:
     ax.set_title(f"{name}: {middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]", fontsize=8)
 
 
-def _contours(ax: Axes, x: np.ndarray, colour: str) -> None:
+def _contours(ax: Axes, x: np.ndarray) -> None:
     """Contours of a smoothed histogram that hold 90 % and 50 %."""
     counts, *edges = np.histogram2d(x[:, 0], x[:, 1], bins=30)
     kernel = np.array([1.0, 4.0, 6.0, 4.0, 1.0]) / 16.0
@@ -126,7 +107,7 @@ def _contours(ax: Axes, x: np.ndarray, colour: str) -> None:
     levels = highest(counts)
     if levels[0] < levels[1]:
         middles = [0.5 * (e[:-1] + e[1:]) for e in edges]
-        ax.contour(*middles, counts.T, levels=levels, colors=colour, linewidths=0.9)
+        ax.contour(*middles, counts.T, levels=levels, colors=_COLOUR, linewidths=0.9)
 
 
 def highest(density: np.ndarray) -> list[float]:

@@ -282,6 +282,7 @@ class BoundsRun:
             "temperatures": choices.temperatures,
             "seed": choices.seed,
             "proposal": self.proposals.fingerprint,
+            **self.caller.identity,
         }
         return Checkpoint(DOOR, settings, state, state.n_evaluations)
 

@@ -7,7 +7,7 @@ All arguments are checked here, before the first evaluation. The engine is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
@@ -16,6 +16,7 @@ import numpy as np
 from bqvi.arguments import AtLeast, of
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import HERE, Caller, Coordinates, Function, Run, TargetModel
+from bqvi.calls.coordinates import VECTORS
 from bqvi.calls.function import AUTODIFF, STATED
 from bqvi.calls.target_model import CALLED, require_alone
 from bqvi.checks import require_numbers, require_seed
@@ -142,7 +143,8 @@ def evidence_bounds(
         asked: Any = log_joint.function()
         names, vectorised = log_joint.names, asked.vectorised
     else:
-        asked = posed(log_joint, log_likelihood, prior, gradient, vectorised, {})
+        titles = proposal.names if isinstance(proposal, Posterior) else None
+        asked = posed(log_joint, log_likelihood, prior, gradient, vectorised, {}, titles)
         names = asked.names
         proposal = getattr(asked.prior, "proposal", None) if proposal is None else proposal
     value, gradient = asked.value, asked.gradient
@@ -153,6 +155,11 @@ def evidence_bounds(
     for argument, one in {"proposal": proposal, "posterior": posterior}.items():
         if known and isinstance(one, Posterior):
             one.coordinates.require_names(argument, known)
+    if coordinates is not None and isinstance(posterior, Posterior):
+        ends = {"lower": -np.inf, "upper": np.inf} | dict(getattr(asked, "usual", {}))
+        low, high = np.fmax(coordinates.lower, ends["lower"]), np.fmin(coordinates.upper, ends["upper"])
+        within = replace(coordinates, lower=low, upper=high)
+        within.require_like(posterior.coordinates, "posterior", VECTORS[:2])
     exact = gradient is not None and noise_sd is None
     name = "" if method == "importance" else "hmc" if exact else "random-walk"
     transition = TRANSITIONS[name] if name else None
@@ -170,6 +177,7 @@ def evidence_bounds(
     function = Function(
         value, gradient, noise_sd=noise_sd, vectorised=vectorised, like=like,
         errors=run.errors or "numerical", names=names or () if coordinates is None else coordinates.names,
+        range=asked.range,
     )  # fmt: skip
     caller = Caller(function, coordinates, run)
     engine = BoundsRun(caller, proposals, coordinates, transition, choices)

@@ -93,7 +93,7 @@ def _learned(run: VBMCRun, state: State, calls: bool, explores: bool) -> State:
     step or, if the budget cuts it short, in this one; a run that goes on repeats it from the fit before it.
     """
     begun = state.begun
-    require_good(begun.evaluations, 2)
+    require_good(begun.evaluations, 2, run.target.function.range.title)
     fitted, estimate = run.learn(begun)
     row = record(begun, fitted, estimate)
     most = run.explores(begun, row, estimate) if explores else 0

@@ -170,7 +170,7 @@ def vbmc(
         start, bounds = _of_model(log_joint, _start(start), (*ends,), periodic)
     else:
         asked = posed(log_joint, log_likelihood, prior, gradient, False, given)
-        function = Function(asked.value, asked.gradient, noise_sd=noise_sd, errors=errors)
+        function = Function(asked.value, asked.gradient, noise_sd=noise_sd, errors=errors, range=asked.range)
         *ends, start = asked.arguments.values()
         names, start, usual = asked.names, _start(start), asked.usual.get("start")
         bounds = _with_first_box((*ends,), start, resume)
@@ -212,7 +212,8 @@ def _begun(
 ) -> tuple[Any, Any]:
     """The engine, with a first phase where there is a cheap model, and the state to go on from, or None."""
     begins: Any = expensive if cheap is None else _cheap_first(cheap, expensive, start)
-    before = None if resume is None else resumed(resume, DOOR, {**RECORDS, **named(OnCheap)}).state
+    same, records = {"prior": expensive.target.identity["prior"]}, RECORDS | named(OnCheap)
+    before = None if resume is None else resumed(resume, DOOR, records, same).state
     if cheap is None and isinstance(before, OnCheap):
         raise ValueError("the run to resume ended on its cheap model: give cheap")
     state = None if before is None else begins.resumed(before)

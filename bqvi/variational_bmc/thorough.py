@@ -41,7 +41,7 @@ _UNUSED = (
 def thorough(run: VBMCRun, state: State) -> VBMCResult:
     """The result of a run that ends at ``state``; the reason for its end is not entered."""
     before = state.before_last_record()
-    require_good(before.evaluations, 2)
+    require_good(before.evaluations, 2, run.target.function.range.title)
     reached, estimate = run.learn(before, final=True)
     row, frame = record(before, reached, estimate), reached.frame
     rows = (*before.rows, row)
@@ -129,6 +129,6 @@ def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tupl
     return (
         *(() if noise is None else unstated_noise(noise[good])),
         *([differ] if differ else []),
-        *returns_density(state.evaluations, run.coordinates),
+        *returns_density(state.evaluations, run.coordinates, run.target.function.range),
         *((_UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
     )

@@ -273,7 +273,8 @@ class VBMCRun:
         return replace(found, fits_at=fits_at) if state.rows and len(found) > fits_at else found
 
     def checkpoint(self, state: State) -> Checkpoint:
-        settings = {"dimension": self.target.dimension, "seed": self.seed}
+        prior = self.target.identity["prior"]
+        settings = {"dimension": self.target.dimension, "seed": self.seed, "prior": prior}
         cheap = state.n_cheap_evaluations
         return Checkpoint(DOOR, settings, state, state.n_evaluations, n_cheap_evaluations=cheap)
 

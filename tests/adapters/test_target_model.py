@@ -13,7 +13,7 @@ from bqvi.adapters import TargetModel, from_torch
 from bqvi.adapters.pymc_model import log_normaliser
 from bqvi.adapters.variables import start_within
 from bqvi.calls import Caller
-from bqvi.calls.target_model import RoundedPair, RoundedValue, rounded
+from bqvi.calls.target_model import Rounded, rounded
 from gp.measures import Gaussian
 
 LOG_NORMALISER = np.log(2 * np.pi)
@@ -131,12 +131,12 @@ def test_numbers_are_rounded_relative_to_their_row():
 def test_what_else_a_log_joint_returns_is_not_rounded():
     told = {"note": "kept"}
     for found in ((1.0 / 3.0, 0.1), (1.0 / 3.0, told), (1.0 / 3.0, 0.1, told)):
-        made = RoundedValue(lambda theta, found=found: found)(0.0)
+        made = Rounded(lambda theta, found=found: found)(0.0)
         assert made[1:] == found[1:]
         assert 0.0 < abs(made[0] - 1.0 / 3.0) < 1e-10
     for odd in (None, "text", 1, (), np.float32(0.1)):
-        assert RoundedValue(lambda theta, odd=odd: odd)(0.0) is odd
-        assert RoundedPair(lambda theta, odd=odd: odd)(0.0) is odd
+        assert Rounded(lambda theta, odd=odd: odd)(0.0) is odd
+        assert Rounded(lambda theta, odd=odd: odd, True)(0.0) is odd
 
 
 def test_vbmc_begins_around_the_start_whatever_is_known_of_the_prior():

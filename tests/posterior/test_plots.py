@@ -27,9 +27,7 @@ def posterior(fixed=False):
 
 
 def test_corner():
-    figure = plots.corner(
-        posterior(), truth=[0.0, 0.5], draws=np.random.default_rng(0).standard_normal((500, 2))
-    )
+    figure = plots.corner(posterior(), Figure(), truth=[0.0, 0.5])
     panels = figure.axes
     assert len(panels) == 4
     assert [ax.get_xlabel() for ax in panels[2:]] == ["a", "b"]
@@ -38,23 +36,22 @@ def test_corner():
     assert plots.corner(posterior(fixed=True), given, parameters=["x0"]) is given
     assert len(given.axes) == 1
     with pytest.raises(ValueError, match="one or more of a, b"):
-        plots.corner(posterior(), parameters=["c"])
+        plots.corner(posterior(), Figure(), parameters=["c"])
 
 
 def test_pyplot_is_left_alone():
     if "matplotlib.pyplot" in sys.modules:
         pytest.skip("another test has loaded pyplot")
-    plots.corner(posterior())
+    plots.corner(posterior(), Figure())
     assert "matplotlib.pyplot" not in sys.modules
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda p: plots.corner(p, truth=[1.0]), ValueError, r"truth has shape \(1,\)"),
-        (lambda p: plots.corner(p, truth="ab"), TypeError, "truth is a str"),
-        (lambda p: plots.corner(p, draws=np.zeros(4)), ValueError, r"draws has shape \(4,\)"),
-        (lambda p: plots.corner(p, parameters="c"), ValueError, "one or more of a, b"),
+        (lambda p: plots.corner(p, Figure(), truth=[1.0]), ValueError, r"truth has shape \(1,\)"),
+        (lambda p: plots.corner(p, Figure(), truth="ab"), TypeError, "truth is 'ab'"),
+        (lambda p: plots.corner(p, Figure(), parameters="c"), ValueError, "one or more of a, b"),
     ],
 )
 def test_wrong_arguments_are_refused(call, error, message):
