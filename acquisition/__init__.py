@@ -11,7 +11,7 @@ and a search finds the best point:
 
 from typing import TYPE_CHECKING
 
-from gp.lazy import attach
+from gp.imports import attach
 
 if TYPE_CHECKING:
     from acquisition import designs, minibatch, pointwise

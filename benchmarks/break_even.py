@@ -131,7 +131,7 @@ def _natural(name: str, budget: int, seed: int) -> Cost:
     return _fitted(
         posed, LogJoint(function, posed.target.dimension), function, seed,
         method=Pathwise(int(samples), "sticking-the-landing"), geometry=bqvi.Riemannian(),
-        schedule=bqvi.Cosine(size, steps), steps=steps, record=[steps], elbo_samples=2,
+        schedule=bqvi.Cosine(size, steps), steps=steps, record=bqvi.Record([steps], elbo_samples=2),
     )  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def _score(name: str, size: float, budget: int, seed: int) -> Cost:
     steps = budget // 10
     return _fitted(
         posed, LogJoint(function, posed.target.dimension), function, seed, method=Score(10),
-        schedule=bqvi.Adam(size, decay=4.0 / steps), steps=steps, record=[steps], elbo_samples=2,
+        schedule=bqvi.Adam(size, decay=4.0 / steps), steps=steps, record=bqvi.Record([steps], elbo_samples=2),
     )  # fmt: skip
 
 

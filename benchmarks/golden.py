@@ -163,12 +163,15 @@ def _bounds() -> Row:
 
 def runs() -> dict[str, Callable[[], Row]]:
     """All of them, by name."""
-    known = {posed.name: posed for posed in (*integrands(), *first(), *second())}
+    known, viqr = (
+        {posed.name: posed for posed in (*integrands(), *first(), *second())},
+        bqvi.Design(acquisition="viqr"),
+    )
     return {
         "vbmc: Gaussian 6": partial(_vbmc, partial(hard.gaussian, 6), 120),
         "vbmc: lumpy 2": partial(_vbmc, partial(easy.lumpy, 2), 120),
         "vbmc: Rosenbrock 2": partial(_vbmc, partial(easy.rosenbrock, 2), 120),
-        "vbmc: Rosenbrock 2, viqr": partial(_vbmc, partial(easy.rosenbrock, 2), 40, acquisition="viqr"),
+        "vbmc: Rosenbrock 2, viqr": partial(_vbmc, partial(easy.rosenbrock, 2), 40, design=viqr),
         "vbmc: cigar 4": partial(_vbmc, partial(easy.cigar, 4), 60),
         "vbmc: bounded banana": partial(_vbmc, easy.bounded_banana, 80),
         "vbmc: logistic 5": partial(_vbmc, easy.logistic, 120),

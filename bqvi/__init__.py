@@ -4,11 +4,11 @@
 from typing import TYPE_CHECKING
 
 import bqvi._siblings  # noqa: F401
-from gp.lazy import attach
+from gp.imports import attach
 
 if TYPE_CHECKING:
     from bqvi import adapters, families, gradients, inference, models, quadrature
-    from bqvi.calls import EvaluationError, Run
+    from bqvi.calls import Design, EvaluationError, Run
     from bqvi.inference import (
         Adam,
         Constant,
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Exponential,
         Fit,
         Natural,
+        Record,
         Riemannian,
         RobbinsMonro,
         TrustRegion,
@@ -36,8 +37,8 @@ else:
 __version__ = "0.2.0"
 
 __all__ = [
-    "Adam", "Constant", "Cosine", "Euclidean", "EvaluationError", "EvidenceBounds", "Exponential", "Fit",
-    "Integral", "Natural", "Posterior", "Riemannian", "RobbinsMonro", "Run", "RunError", "RunExit",
-    "RunInterrupted", "RunStopped", "TrustRegion", "VBMCResult", "adapters", "evidence_bounds", "families",
-    "fit", "gradients", "inference", "integrate", "load", "models", "quadrature", "vbmc",
+    "Adam", "Constant", "Cosine", "Design", "Euclidean", "EvaluationError", "EvidenceBounds", "Exponential",
+    "Fit", "Integral", "Natural", "Posterior", "Record", "Riemannian", "RobbinsMonro", "Run", "RunError",
+    "RunExit", "RunInterrupted", "RunStopped", "TrustRegion", "VBMCResult", "adapters", "evidence_bounds",
+    "families", "fit", "gradients", "inference", "integrate", "load", "models", "quadrature", "vbmc",
 ]  # fmt: skip

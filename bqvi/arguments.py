@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from bqvi.checks import require_above, require_boolean, require_integer, require_number, require_one_of
 from gp.arrays import shown
+from gp.checks import require_above, require_boolean, require_integer, require_number, require_one_of
 
 
 @dataclass(frozen=True)
@@ -148,10 +148,27 @@ def _row(hint: Any, default: Any) -> Argument:
         stated.append(one_of(get_args(kinds[0])))
     elif kinds == [bool]:
         stated.append(require_boolean)
+    elif len(kinds) == 1 and _is_record(kinds[0]):
+        stated.append(Such(lambda given: isinstance(given, kinds[0]), f"a bqvi.{kinds[0].__name__}"))
     rules = tuple(one for one in stated if isinstance(one, Beside | Apart))
     return Argument(
         default, tuple(one for one in stated if one not in rules), rules, len(kinds) < len(options)
     )
+
+
+@cache
+def ways(function: Any) -> dict[str, str]:
+    """How the fields of records are given that a function takes as arguments, by the fields' names."""
+    hints = typing.get_type_hints(function)
+    records = [(name, one) for name, hint in hints.items() for one in (hint, *get_args(hint))
+               if _is_record(one)]  # fmt: skip
+    return {
+        field: f"{name}=bqvi.{one.__name__}({field}=...)" for name, one in records for field in table(one)
+    }
+
+
+def _is_record(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Checked)
 
 
 def checked(function: Any, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gp.extras import needing
+from gp.imports import needing
 
 with needing():
     from matplotlib.axes import Axes

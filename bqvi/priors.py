@@ -22,7 +22,7 @@ from bqvi.calls.returned import numbers_in
 from bqvi.posterior import Posterior
 from bqvi.records import fingerprint
 from gp.arrays import Array, is_torch, shown, to_numpy
-from gp.extras import needing
+from gp.imports import needing
 from gp.measures import Gaussian
 
 BOUNDS = ("lower", "upper", "plausible_lower", "plausible_upper")

@@ -56,8 +56,8 @@ def frame(
 
     Parameters
     ----------
-    model, data, method, metrics, steps, record, **choices
-        Of `bqvi.fit`.
+    model, data, method, steps, **choices
+        Of `bqvi.fit`; metrics and record as of its `bqvi.Record`.
     keep : sequence of str
         Further columns of the trace.
     worst : mapping
@@ -70,7 +70,9 @@ def frame(
         if warm:
             _attempt(lambda: bqvi.fit(model, data, method, steps=2, **choices))
         fit, diverged = _attempt(
-            lambda: bqvi.fit(model, data, method, steps=steps, record=record, metrics=metrics, **choices)
+            lambda: bqvi.fit(
+                model, data, method, steps=steps, record=bqvi.Record(record, metrics=metrics), **choices
+            )
         )
     columns = (*KEPT, *keep, *metrics)
     table = pd.DataFrame(columns_of(fit.trace, columns))

@@ -29,12 +29,16 @@ import numpy as np
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.kernels.base import Differentiable, Kernel, differentiable
 from gp.kernels.composite import Columns, Product, Sum
-from gp.kernels.matern import Matern12, Matern32, Matern52
 from gp.kernels.periodic import Periodic
 from gp.kernels.polynomial import Constant, Linear
-from gp.kernels.rational_quadratic import RationalQuadratic
-from gp.kernels.squared_exponential import SquaredExponential
-from gp.kernels.stationary import Stationary
+from gp.kernels.stationary import (
+    Matern12,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    SquaredExponential,
+    Stationary,
+)
 from gp.means import Mean
 from gp.observations import Functional, Gradients, Values, covariance
 

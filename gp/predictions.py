@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gp.arrays import Array, is_torch, namespace, to_numpy
-from gp.extras import needing
 from gp.files import read_arrays, write_arrays
+from gp.imports import needing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

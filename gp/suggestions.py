@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 _C = TypeVar("_C", bound=Callable[..., Any])
@@ -39,7 +39,7 @@ _ELSEWHERE = {
     "measure": "prior prior_transform",
     "prior": "prior_transform",
     "names are the keys of a dict of bounds or priors": "names param_names parameter_names labels var_names",
-    "its number stands beside the function: cheap=(function, evaluations)": "cheap_budget",
+    "its number stands beside the function: bqvi.Design(cheap=(function, evaluations))": "cheap_budget",
     "it is one of bqvi.vbmc, bqvi.evidence_bounds and bqvi.models.LogJoint": "log_likelihood prior",
     "truths are of plots: found.posterior.plot(truth=...)": "truths",
     "each option is an argument of its own, such as budget or seed": "options options_path",
@@ -70,18 +70,17 @@ def did_you_mean(name: object, options: Iterable[str]) -> str:
     return f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def require_known(callee: str, given: Iterable[str], known: Sequence[str], ways: Sequence[str] = ()) -> None:
+def require_known(callee: str, given: Iterable[str], known: Sequence[str], ways: Mapping[str, str]) -> None:
     """TypeError where a keyword is no argument; it suggests one, or lists all.
 
     Parameters
     ----------
-    callee : what is called. given : the keywords. known : its arguments. ways : the arguments of its ``run``.
+    callee : what is called. given : the keywords. known : its arguments.
+    ways : how the fields of records among these are given, by name.
     """
     for name in given:
         if name not in known:
-            near = [
-                f"run=bqvi.Run({one}=...)" if one in ways else one for one in meant(name, (*known, *ways))
-            ]
+            near = [ways.get(one, one) for one in meant(name, (*known, *ways))]
             takes = f"it takes {' and '.join(near)}" if near else f"its arguments are {', '.join(known)}"
             raise TypeError(
                 f"{name} is no argument of {callee}; {near[0] if ' ' in ''.join(near) else takes}"
@@ -95,7 +94,7 @@ def suggesting(called: _C) -> _C:
 
     @functools.wraps(function)
     def found(*args: Any, **kwargs: Any) -> Any:
-        require_known(called.__name__, kwargs, known)
+        require_known(called.__name__, kwargs, known, {})
         return function(*args, **kwargs)
 
     if isinstance(called, type):

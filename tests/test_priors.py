@@ -254,7 +254,12 @@ def _two(scale, mu, rate):
 
 def test_a_cheap_likelihood_has_the_same_prior():
     prior = {"mu": stats.norm(0.5, 2.0)}
-    found = bqvi.vbmc(log_likelihood=normal, prior=prior, cheap=(lambda mu: 0.9 * normal(mu), 20), budget=12)
+    found = bqvi.vbmc(
+        log_likelihood=normal,
+        prior=prior,
+        design=bqvi.Design(cheap=(lambda mu: 0.9 * normal(mu), 20)),
+        budget=12,
+    )
     assert found.n_cheap_evaluations == 20
     assert found.log_evidence == pytest.approx(CONJUGATE["normal-normal"][2], abs=5e-3)
 

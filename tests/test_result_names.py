@@ -137,7 +137,7 @@ def test_every_trace_ends_at_the_number_of_all_evaluations(results):
     for door in ("fit", "vbmc", "integrate"):
         assert results[door].trace["n_evaluations"][-1] == results[door].n_evaluations
     model = LogJoint(log_joint, 2)
-    for options in ({"elbo_samples": 3, "record": 2}, {"record": 1}):
+    for options in ({"record": bqvi.Record(2, elbo_samples=3)}, {"record": 1}):
         found = bqvi.fit(model, method="pathwise", budget=40, **options)
         assert found.trace["n_evaluations"][-1] == found.n_evaluations == 40
         assert np.all(np.diff(found.trace["n_evaluations"]) >= 0)

@@ -37,7 +37,7 @@ def look(*_):
 
 
 def fit(**options):
-    bqvi.fit(bqvi.models.LogJoint(log_joint, 2), metrics={"look": look}, **options)
+    bqvi.fit(bqvi.models.LogJoint(log_joint, 2), record=bqvi.Record(metrics={"look": look}), **options)
 
 
 def integrate():

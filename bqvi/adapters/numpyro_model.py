@@ -17,7 +17,7 @@ import numpy as np
 from bqvi.adapters.variables import PRIOR_DRAWS, Compiled, box_of_draws, start_within
 from bqvi.calls.parameters import VectorLayout
 from bqvi.calls.target_model import TargetModel
-from gp.extras import needing
+from gp.imports import needing
 
 
 def from_numpyro(

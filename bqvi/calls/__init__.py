@@ -16,11 +16,11 @@ from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.executors import RayExecutor
 from bqvi.calls.faults import EvaluationError, require_good
 from bqvi.calls.function import Function, Range
-from bqvi.calls.run import HERE, Executor, Run
+from bqvi.calls.run import HERE, USUAL, Design, Executor, Run
 from bqvi.calls.target_model import TargetModel
 
 __all__ = [
-    "HERE", "Account", "AsksError", "Budget", "BudgetError", "Caller", "Coordinates", "EvaluationError",
-    "Evaluations", "Executor", "Function", "Ledger", "Range", "RayExecutor", "Run", "StepEvaluations",
-    "TargetModel", "Told", "Unfinished", "make_coordinates", "require_good",
+    "HERE", "USUAL", "Account", "AsksError", "Budget", "BudgetError", "Caller", "Coordinates", "Design",
+    "EvaluationError", "Evaluations", "Executor", "Function", "Ledger", "Range", "RayExecutor", "Run",
+    "StepEvaluations", "TargetModel", "Told", "Unfinished", "make_coordinates", "require_good",
 ]  # fmt: skip

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.calls.evaluations import Evaluations, matched
-from bqvi.checks import require_integer
+from gp.checks import require_integer
 from gp.threads import CallThreads
 
 

@@ -27,9 +27,9 @@ from bqvi.calls.function import LARGEST, UNKNOWN, Function
 from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
 from bqvi.calls.returned import reasons_of, refused
 from bqvi.calls.run import HERE, Run
-from bqvi.checks import require_numbers
 from bqvi.records import fingerprint
 from gp.arrays import Array
+from gp.checks import require_numbers
 from gp.threads import CallThreads, users_threads
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from bqvi.calls.call import CallResult, no_values
 from bqvi.calls.faults import EvaluationError, LostError
 from bqvi.calls.run import Run
-from gp.extras import needing
+from gp.imports import needing
 
 _LOST = (
     "TimeoutError",

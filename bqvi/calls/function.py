@@ -11,8 +11,8 @@ import numpy as np
 from bqvi.arguments import Such, instead
 from bqvi.calls.bounds import names_of
 from bqvi.calls.parameters import by_name
-from bqvi.checks import require_above, require_boolean
 from gp.arrays import Array, as_like, is_torch, shown
+from gp.checks import require_above, require_boolean
 
 if TYPE_CHECKING:
     from bqvi.calls.target_model import TargetModel

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.checks import require_shape
 from gp.arrays import shown
+from gp.checks import require_shape
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _ANY_NAME = inspect.Parameter.VAR_KEYWORD

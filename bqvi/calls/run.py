@@ -1,4 +1,4 @@
-"""How a run is carried out: the contract of executors, and `Run`, which every front door takes as ``run``."""
+"""The records that front doors take: how a run is carried out (`Run`), and where it evaluates (`Design`)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
 from bqvi.arguments import Above, Apart, AtLeast, Checked, Such
-from bqvi.checks import require_integer
+from bqvi.calls.target_model import CALLED, TargetModel
 from gp.arrays import shown
+from gp.checks import require_integer
 from gp.files import unwritable
 from gp.suggestions import suggesting
 
@@ -167,3 +168,53 @@ class Run(Checked):
 
 HERE = Run()
 """Calls one after the other in this thread, to the end of the run, with no line and no file."""
+
+_CHEAP = Such(
+    lambda given: CALLED.test(given[0] if isinstance(given, tuple) and len(given) == 2 else given),
+    f"{CALLED.what}, or (such, evaluations)",
+)
+
+
+@suggesting
+@dataclass(frozen=True, kw_only=True)
+class Design(Checked):
+    """Where a run evaluates the user's function: `bqvi.vbmc` and `bqvi.integrate` take one as ``design``.
+
+    Parameters
+    ----------
+    initial : evaluations of the first design. By default of `bqvi.vbmc` 10, or D + 1 where that is more, and
+        with gradients 3, before a climb to the mode; of `bqvi.integrate` 2 D + 4, and at least 8.
+    batch : evaluations in each step, chosen together. By default of `bqvi.vbmc` 5 (3 with gradients), and 2
+        (1) in the first steps; of `bqvi.integrate` 30 % of those so far.
+    acquisition : the criterion for the next points. Of `bqvi.vbmc` the interquantile range of the density
+        that would remain, integrated under the tempered surrogate ("imiqr", the default) or under the
+        variational posterior ("viqr"; Acerbi 2020, Eqs 7 and 8), with which no points outside the current
+        posterior are chosen. Of `bqvi.integrate` a criterion of :mod:`acquisition.pointwise`, by default the
+        reduction of the integral's variance (7.17).
+    cheap : of `bqvi.vbmc`: an approximate log joint of the same parameters that costs little, for example
+        with a coarser solver or fewer data. VBMC runs on it first, in this process. The log joint is
+        evaluated first where the posterior of ``cheap`` has mass, and the prior mean of its surrogate
+        contains the surrogate of ``cheap`` times a scale that is fitted (Kennedy and O'Hagan 2000). Its
+        values are exact; a `TargetModel` may have a gradient. Of (that, a number) the number, by default
+        50 (D + 2), is of its evaluations, which are all made and do not count in the budget
+        (``result.n_cheap_evaluations``).
+    """
+
+    initial: Annotated[int | None, AtLeast(2)] = None
+    batch: Annotated[int | None, AtLeast(1)] = None
+    acquisition: Any = None
+    cheap: Annotated[Callable[..., Any] | TargetModel | tuple[Any, int] | None, _CHEAP] = None
+
+    def first(self, usual: int, budget: int) -> int:
+        """Evaluations of the first design, which are ``usual`` ones by default; at most the ``budget``."""
+        if self.initial is None:
+            return min(usual, budget)
+        if self.initial > budget:
+            raise ValueError(
+                f"budget is {budget}, below initial, {self.initial}: raise one or lower the other"
+            )
+        return self.initial
+
+
+USUAL = Design()
+"""The defaults of the front doors."""

@@ -13,9 +13,9 @@ from typing import Any, Self
 import numpy as np
 
 from bqvi.arrays import Values, diagonal_matrix, like, namespace
-from bqvi.checks import require_finite, require_positive, require_shape
 from bqvi.families.gaussian import Normal
 from gp.arrays import LOG_2PI, Array
+from gp.checks import require_finite, require_positive, require_shape
 
 
 class DiagonalGaussian(Normal):

@@ -37,10 +37,10 @@ from bqvi.arrays import (
     outer,
     transpose,
 )
-from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import log_cholesky
 from bqvi.families.family import ExponentialFamily
 from gp.arrays import LOG_2PI, Array
+from gp.checks import require_covariance, require_finite, require_shape
 
 
 class Normal(ExponentialFamily):

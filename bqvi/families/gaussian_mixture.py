@@ -14,11 +14,11 @@ from typing import Self
 import numpy as np
 
 from bqvi.arrays import Seed, Values, diagonal, generator, like, logsumexp, matvec, namespace, outer
-from bqvi.checks import require_finite, require_positive, require_shape
 from bqvi.families.diagonal_gaussian import DiagonalGaussian
 from bqvi.families.gaussian import Gaussian
 from gp import measures
 from gp.arrays import Array, shown, to_numpy
+from gp.checks import require_finite, require_positive, require_shape
 from gp.measures.mixture_density import MixtureDensity
 
 

@@ -49,11 +49,11 @@ from bqvi.arrays import (
     transpose,
     trigamma,
 )
-from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import log_cholesky
 from bqvi.families.family import ExponentialFamily
 from bqvi.families.gamma import rsample_log_gamma
 from gp.arrays import LOG_2PI, Array, to_numpy
+from gp.checks import require_covariance, require_finite, require_shape
 
 _LOG_2 = math.log(2.0)
 

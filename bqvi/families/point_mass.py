@@ -18,12 +18,12 @@ from typing import Any, Self
 import numpy as np
 
 from bqvi.arrays import Values, namespace
-from bqvi.checks import require_finite
 from bqvi.families.dirichlet import Dirichlet
 from bqvi.families.family import AllAtOnePoint
 from bqvi.families.gamma import Gamma
 from bqvi.families.gaussian import Gaussian
 from gp.arrays import Array, to_numpy
+from gp.checks import require_finite
 
 
 class Flat:

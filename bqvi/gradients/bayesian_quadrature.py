@@ -25,9 +25,8 @@ import numpy as np
 from bqvi.arguments import AtLeast, Checked, Such
 from bqvi.arrays import Values, add, unflat
 from bqvi.calls import Account, EvaluationError, Evaluations
-from bqvi.checks import require_one_of
 from bqvi.families.family import Distribution
-from bqvi.gradients.designs import Design, Informed, MomentVarianceReduction
+from bqvi.gradients.designs import Informed, MomentVarianceReduction, NodeRule
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient import Batch, Gradient
@@ -40,10 +39,11 @@ from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.log_joint import LogJointModel, is_moving
 from gp.arrays import to_numpy
+from gp.checks import require_one_of
 
 _NEED_GRADIENTS = ("separable", "derivative", "joint")
 _DESIGN = Such(
-    lambda given: isinstance(given, Design) and not isinstance(given, type),
+    lambda given: isinstance(given, NodeRule) and not isinstance(given, type),
     "one of bqvi.gradients.designs, such as Sobol()",
 )
 
@@ -60,7 +60,7 @@ class BayesianQuadrature(Checked):
     Parameters
     ----------
     nodes : n >= 1, new evaluations in each step
-    design : a `Design`, which chooses the nodes
+    design : a `NodeRule`, which chooses the nodes
     memory : the most evaluations on which the process is conditioned; with 0 only those of the step. After
         500 evaluations of three log joints in D = 10, 500 leaves gaps 3 to 15 times smaller than 200, in 1.2
         times the time
@@ -76,7 +76,7 @@ class BayesianQuadrature(Checked):
     """
 
     nodes: Annotated[int, AtLeast(1)] = 2
-    design: Annotated[Design, _DESIGN] = field(default_factory=MomentVarianceReduction)
+    design: Annotated[NodeRule, _DESIGN] = field(default_factory=MomentVarianceReduction)
     memory: Annotated[int, AtLeast(0)] = 500
     initial_nodes: Annotated[int | None, AtLeast(1)] = None
     process: Annotated[str | Kind, _require_process] = "auto"

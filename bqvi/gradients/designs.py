@@ -65,7 +65,7 @@ class Informed:
 
 
 @runtime_checkable
-class Design(Protocol):
+class NodeRule(Protocol):
     """A rule by which nodes are chosen."""
 
     def nodes(

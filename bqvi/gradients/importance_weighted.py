@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 from bqvi.arrays import Values
-from bqvi.checks import require_integer
 from bqvi.gradients.amortised import (
     Local,
     LocalBound,
@@ -42,6 +41,7 @@ from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.log_joint import LogJointModel
 from gp.arrays import to_numpy
+from gp.checks import require_integer
 
 
 @dataclass(frozen=True)

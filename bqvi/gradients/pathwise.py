@@ -26,7 +26,6 @@ import numpy as np
 from bqvi.arguments import AtLeast, Checked, Such, one_of
 from bqvi.arrays import add
 from bqvi.calls.draws import ModelCalls
-from bqvi.checks import require_integer
 from bqvi.families import DiagonalGaussian, Gaussian, GaussianMixture
 from bqvi.families.family import Distribution
 from bqvi.gradients.amortised import LocalBound, local_gradient, pathwise_terms, require_plain
@@ -39,7 +38,7 @@ from bqvi.gradients.black_box import (
     reference_tensor,
     torch_posterior,
 )
-from bqvi.gradients.designs import AntitheticOrthogonal, Design, Independent, Sobol
+from bqvi.gradients.designs import AntitheticOrthogonal, Independent, NodeRule, Sobol
 from bqvi.gradients.evaluations import evaluate_at_draws, is_as_stated
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.standard_errors import of_mean, with_sampling
@@ -48,6 +47,7 @@ from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.log_joint import LogJoint
 from gp.arrays import Array
+from gp.checks import require_integer
 
 _ENTROPIES = ("sampled", "analytic", "sticking-the-landing")
 _NOISE = Such(
@@ -76,7 +76,7 @@ class Pathwise(Checked):
 
     samples: int = 1
     entropy: Annotated[str, one_of(_ENTROPIES)] = "analytic"
-    noise: Annotated[Design | None, _NOISE] = None
+    noise: Annotated[NodeRule | None, _NOISE] = None
     errors: bool = False
     randomisations: Annotated[int, AtLeast(2)] = 4
 
@@ -187,7 +187,7 @@ class Pathwise(Checked):
             return terms
         return terms.reshape(self.randomisations, len(terms) // self.randomisations, *terms.shape[1:]).mean(1)
 
-    def drawn_noise(self, design: Design, dimension: int, rng: np.random.Generator) -> np.ndarray:
+    def drawn_noise(self, design: NodeRule, dimension: int, rng: np.random.Generator) -> np.ndarray:
         """Standard normal points (L, D) of a design, D being ``dimension``, with random numbers from ``rng``.
 
         For standard errors they are those of R designs one after the other.

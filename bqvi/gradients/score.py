@@ -29,7 +29,6 @@ import numpy as np
 import torch
 
 from bqvi.arrays import Values, add, inner, subtract
-from bqvi.checks import require_integer, require_one_of
 from bqvi.families import GaussianMixture
 from bqvi.families.family import Distribution, ExponentialFamily
 from bqvi.gradients.amortised import LocalBound, local_gradient, require_plain, score_terms
@@ -46,6 +45,7 @@ from bqvi.gradients.stratified import require_still
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from gp.arrays import Array, to_numpy
+from gp.checks import require_integer, require_one_of
 
 _BASELINES = {"none": 1, "leave-one-out": 2, "optimal": 3}
 """The smallest number of draws for each baseline."""

@@ -5,11 +5,11 @@ from bqvi.inference.fit import fit
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Adam, Constant, Cosine, Exponential, RobbinsMonro, Schedule
-from bqvi.inference.state import LoopProblem, LoopState, Stop, TraceRow
+from bqvi.inference.state import LoopProblem, LoopState, Record, Stop, TraceRow
 from bqvi.runs import Trace
 
 __all__ = [
     "Adam", "AllReduced", "Constant", "Cosine", "DataParallel", "Euclidean", "Exponential", "Fit", "Geometry",
-    "LoopProblem", "LoopState", "Natural", "Riemannian", "RobbinsMonro", "Schedule", "Stop", "Trace",
-    "TraceRow", "TrustRegion", "fit",
+    "LoopProblem", "LoopState", "Natural", "Record", "Riemannian", "RobbinsMonro", "Schedule", "Stop",
+    "Trace", "TraceRow", "TrustRegion", "fit",
 ]  # fmt: skip

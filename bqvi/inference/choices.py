@@ -3,6 +3,9 @@
 model, data, method, minibatch, schedule, geometry  ->  Problem
 steps, tolerance, limits                            ->  Stop
 record                                              ->  Recorder
+run, evaluations                                    ->  the model as the run evaluates it, the first state
+
+Earlier evaluations and the treatment of points without a value are for estimators that keep evaluations.
 """
 
 from __future__ import annotations
@@ -15,10 +18,20 @@ import numpy as np
 
 from acquisition.minibatch import Balanced, Features, Reshuffled, Strategy, Uniform
 from bqvi.arguments import instead
-from bqvi.calls.caller import Caller
-from bqvi.checks import require_above, require_integer
-from bqvi.gradients import Conjugate, Estimator, Memoised, RefinedConjugate, RememberingEstimator
+from bqvi.calls import Run, make_coordinates
+from bqvi.calls.caller import Caller, evaluation_arrays
+from bqvi.calls.selection import selected
+from bqvi.calls.target_model import box_around
+from bqvi.gradients import (
+    BayesianQuadrature,
+    Conjugate,
+    Estimator,
+    Memoised,
+    RefinedConjugate,
+    RememberingEstimator,
+)
 from bqvi.gradients.conjugate import RefinableModel
+from bqvi.gradients.evaluations import caller_of, is_as_stated
 from bqvi.gradients.settings import STOCHASTIC
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import no_gradients_message
@@ -26,7 +39,7 @@ from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_net
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import RobbinsMonro, Schedule
 from bqvi.inference.settings import DEFAULTS
-from bqvi.inference.state import LoopProblem, Model, Recorder, Stop
+from bqvi.inference.state import LoopProblem, LoopState, Model, Recorder, Stop
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel, is_conjugate
 from bqvi.models.data import Data, n_rows
@@ -34,6 +47,7 @@ from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel
 from bqvi.models.representation import representation
 from bqvi.records import fingerprint
 from gp.arrays import shown
+from gp.checks import require_above, require_integer
 
 _MODELS = ConjugateModel | LogJointModel | AmortisedModel
 
@@ -322,7 +336,7 @@ def default_recorder(problem: LoopProblem, stop: Stop, monitor: Monitor) -> Reco
     if problem.minibatch is None and problem.estimator.samples == 0:
         return Recorder(every=1)
     if isinstance(problem.estimator, RememberingEstimator):
-        return Recorder(chosen=frozenset(), first=False)
+        return Recorder(frozenset(), first=False)
     steps = stop.steps or 1000
     every = max(1, steps // 100)
     if problem.minibatch is None or not monitor.exact:
@@ -354,3 +368,71 @@ def identity(problem: LoopProblem, family: str) -> dict[str, str | bool]:
         "gradient_noise_sd": fingerprint(getattr(function, "gradient_noise_sd", None)),
         **called,
     }
+
+
+def with_calls(model: Any, choice: Method | None, method: str | Estimator, run: Run, known: object) -> Any:
+    """The model as a ``run`` evaluates it, one of another package in the coordinates of its box.
+
+    Methods that keep no evaluations begin at N(0, I) for such a model, as for any log joint.
+
+    Parameters
+    ----------
+    choice, method : as of `choices.problem_of`. run, known : as of `fit`, with its ``evaluations``.
+    """
+    estimator = method if choice is None else choice.estimator(None)
+    keeps = isinstance(estimator, RememberingEstimator)
+    stated = {"run.executor": run.executor, "evaluations": known, "run.errors": run.errors,
+              "run.n_jobs": None if run.n_jobs == 1 else run.n_jobs}  # fmt: skip
+    given = [name for name, value in stated.items() if value is not None]
+    if not is_as_stated(model):
+        if given:
+            raise TypeError(
+                f"{given[0]} was given, but model is a {type(model).__name__}; it is for a LogJoint"
+            )
+        return model
+    if not keeps and (known is not None or run.errors == "infeasible"):
+        name = "run.errors='infeasible'" if known is None else "evaluations"
+        raise ValueError(
+            f"{name} was given with method {method!r}, which averages over draws from q; it is for methods "
+            "that keep their evaluations, such as 'bq'"
+        )
+    if model.function.noise_sd is not None and not isinstance(estimator, BayesianQuadrature):
+        raise ValueError(
+            f"the log joint has a noise_sd, and method is {method!r}; it is for 'bq', whose process takes it"
+        )
+    target = model.target
+    if target is None or not keeps:
+        return model.within(None, run) if given else model
+    around = (None, None) if target.boxed else box_around(np.atleast_2d(np.asarray(target.start)))
+    return model.within(make_coordinates(None, None, *target.box(*around), names=target.names), run)
+
+
+def with_known(model: LogJoint, state: LoopState, evaluations: object, budget: int | None) -> LoopState:
+    """The state before the first step with evaluations that were made before.
+
+    Parameters
+    ----------
+    evaluations : theta and values, then gradients; see `fit`.
+    budget : the budget, in which the evaluations count.
+    """
+    arrays = evaluation_arrays(evaluations)
+    assert arrays is not None  # called only where evaluations were given
+    if len(arrays) == 4:
+        raise ValueError("evaluations has noise sds; give them as noise_sd of the LogJoint")
+    if not hasattr(state.memory, "with_evaluations"):
+        raise ValueError("evaluations was given, and the estimator keeps none (memory=0)")
+    if model.differentiable and (len(arrays) < 3 or arrays[2] is None):
+        raise ValueError(
+            "evaluations has no gradients, and the log joint has; give (theta, values, gradients), or a log "
+            "joint with gradient=None"
+        )
+    shape = np.shape(np.atleast_2d(np.asarray(arrays[0])))
+    if model.coordinates is None and shape[1:] != (model.dimension,):
+        raise ValueError(
+            f"evaluations has theta of shape {shape}; it must be (n, {model.dimension}), of the "
+            "parameters of the log joint"
+        )
+    rows = caller_of(model).given(*arrays)
+    rows = selected(rows if model.differentiable else replace(rows, gradients=None), budget)
+    spent = state.step_evaluations + len(rows)
+    return replace(state, memory=state.memory.with_evaluations(rows), step_evaluations=spent)

@@ -14,7 +14,6 @@ from acquisition.minibatch import Strategy
 from bqvi.arguments import Apart, AtLeast, one_of
 from bqvi.arrays import Seed, generator
 from bqvi.calls import HERE, Run, TargetModel
-from bqvi.checks import require_one_of, require_seed
 from bqvi.families.family import Distribution
 from bqvi.gradients import BayesianQuadrature, Estimator
 from bqvi.inference import starting
@@ -25,26 +24,28 @@ from bqvi.inference.choices import (
     identity,
     problem_of,
     stop_of,
+    with_calls,
+    with_known,
     with_natural_steps,
 )
 from bqvi.inference.convergence import is_tested
 from bqvi.inference.data_parallel import require_same_end
 from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
-from bqvi.inference.given_calls import with_calls, with_known
 from bqvi.inference.loop import Records, start
 from bqvi.inference.methods import METHODS, defaults_for
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Schedule
 from bqvi.inference.starts_run import Starts, StartsRun
-from bqvi.inference.state import LoopState, Metrics, Model, Recorder, require_metrics
+from bqvi.inference.state import LoopState, Model, Record, Recorder, as_record
 from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint
 from bqvi.records import named
 from bqvi.runs import Checkpoint, Ended, Steps, door, resumed
 from gp.arrays import Array
+from gp.checks import require_one_of, require_seed
 
 
 @door(Fit)
@@ -63,9 +64,7 @@ def fit(
     steps: Annotated[int | None, AtLeast(0)] = None,
     tolerance: float | Literal["default"] | None = "default",
     budget: Annotated[int | None, AtLeast(0)] = None,
-    record: int | Iterable[int] | None = None,
-    metrics: Metrics | None = None,
-    elbo_samples: Annotated[int | None, AtLeast(2)] = None,
+    record: Annotated[Record | int | Iterable[int] | None, as_record] = None,
     evaluations: Annotated[Sequence[Array] | None, Apart("starts", "they are for one start")] = None,
     seed: Annotated[Seed, require_seed] = 0,
     resume: Fit | Ended | str | Path | None = None,
@@ -111,15 +110,8 @@ def fit(
     budget : the largest number of evaluations, never exceeded: of the log joint, or per datum for a model
         with data. Evaluations for records and in all starts count. The evaluations of the last record are
         reserved, and the last step is shortened to those that remain, or left out
-    record : the number of iterations from one record to the next, or the iterations that are recorded; the
-        end always is. Default 1 for full-batch conjugate methods (their ELBO comes with the gradient), the
-        end alone for estimators with memory, else a hundredth of the steps. Where a record of a
-        mini-batch run takes a pass over all data, those before the end take a tenth of the steps' evaluations
-    metrics : name -> function of q, recorded with the ELBO
-    elbo_samples : fresh draws for each recorded ELBO that has no closed form, at least 2; each is an
-        evaluation, counted in ``trace['record_evaluations']`` and in the budget. None: the ELBO is estimated
-        from evaluations that are kept ('bq'), with the standard deviation of the surrogate, or from the draws
-        of the latest tenth of the steps, with a standard error
+    record : what is recorded and when (`bqvi.Record`): the iterations, metrics of q, draws for the ELBO. Or
+        the iterations alone, as there: a number from one record to the next, or a sequence
     evaluations : for estimators that keep evaluations, of a `LogJoint`: (theta (n, P), values (n,)) made
         before, then gradients (n, P) if the `LogJoint` has any; the noise of values is its ``noise_sd``. They
         count in the budget, and replace the design of the first step. Of thousands some hundreds are used
@@ -163,7 +155,6 @@ def fit(
     >>> print(f"{fit.q.mean[0]:.3f} {fit.q.covariance[0, 0]:.3f}")
     1.600 0.200
     """
-    require_metrics({} if metrics is None else metrics)
     choice = None
     if isinstance(method, str):
         require_one_of("method", method, METHODS)
@@ -179,8 +170,9 @@ def fit(
     if isinstance(problem.estimator, BayesianQuadrature) and not is_tested(problem):
         defaults = replace(defaults, tolerance=None)
     stop = stop_of(defaults, steps, tolerance, budget, run.max_seconds)
-    monitor = Monitor(whole, data, elbo_samples, metrics or {})
-    recorder = default_recorder(problem, stop, monitor) if record is None else Recorder.of(record)
+    asked: Any = record or Record()
+    monitor = Monitor(whole, data, asked.elbo_samples, asked.metrics or {})
+    recorder = default_recorder(problem, stop, monitor) if asked.every is None else Recorder(asked.every)
     records = Records(monitor, recorder, stop)
     _check_budget(records, starts)
     if starts > 1 and not isinstance(start_from, str):

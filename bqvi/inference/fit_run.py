@@ -28,24 +28,17 @@ from bqvi.calls.cliffs import nothing_above
 from bqvi.calls.evaluations import matched
 from bqvi.calls.function import AUTODIFF
 from bqvi.calls.gradient_check import require_consistent
+from bqvi.families import GaussianMixture
 from bqvi.gradients import RememberingEstimator
 from bqvi.gradients.evaluations import caller_of, differentiable, evaluate
 from bqvi.gradients.gradient import Anchor, Batch
+from bqvi.gradients.settings import DESIGN
 from bqvi.gradients.whitened import WhitenedFrame
-from bqvi.inference.affordable import affordable
 from bqvi.inference.asked import account_of, asking, beginning_of, chosen, due, require_asked
 from bqvi.inference.beginning import begins, begun
 from bqvi.inference.convergence import Settled, has_converged, is_tested, judged, tried
 from bqvi.inference.geometry import Geometry
-from bqvi.inference.loop import (
-    Records,
-    closed,
-    has_settled,
-    recorded,
-    reopened,
-    step,
-    with_evaluations,
-)
+from bqvi.inference.loop import Records, closed, has_settled, recorded, reopened, step, with_evaluations
 from bqvi.inference.monitor import is_of_one_function
 from bqvi.inference.remaining_gain import evaluations_for, gain_is_tested, has_no_gain, is_test_due, tested
 from bqvi.inference.result import Fit
@@ -183,7 +176,7 @@ class FitRun:
         """When records are made in the next step, and when they end the run."""
         records, recorder = self.records, self.records.recorder
         if recorder.is_due(state.iteration) and not self._can_record(state):
-            records = replace(records, recorder=replace(recorder, chosen=frozenset(), first=False))
+            records = replace(records, recorder=replace(recorder, every=frozenset(), first=False))
         if self._gain_is_tested:  # two records that agree end no such run
             records = replace(records, stop=replace(records.stop, tolerance=None))
         return records
@@ -461,3 +454,59 @@ def _require_shapes(found: Any, needed: Any) -> None:
                 f"the run to resume has an array of shape {np.shape(array)} where this model and data have "
                 f"{np.shape(template)}; resume with the model and data that it was begun with"
             )
+
+
+def affordable(problem: LoopProblem, state: LoopState, remaining: int | None) -> LoopProblem | None:
+    """The problem with an estimator that makes at most ``remaining`` evaluations at the next step.
+
+    None where the estimator needs more. Without a limit the problem is returned unchanged.
+    """
+    if remaining is None:
+        return problem
+    rows = max(_rows(problem, state), 1)
+    # each datum counts once, however many draws of theta use its expectations
+    if is_conjugate(problem.model):
+        return problem if rows <= remaining else None
+    each, samples = _points(problem.estimator, state)
+    if each * samples * rows <= remaining:
+        return problem
+    fewer = remaining // rows // each
+    if state.anchor is not None:
+        fewer -= 1
+    estimator = _with_samples(problem.estimator, fewer) if fewer >= 1 else None
+    return None if estimator is None else replace(problem, estimator=estimator)
+
+
+def _rows(problem: LoopProblem, state: LoopState) -> int:
+    """Number of data in the next step."""
+    if problem.minibatch is None:
+        return n_rows(problem.data)
+    varying = getattr(problem.minibatch, "next_size", None)
+    return problem.minibatch.size if varying is None else int(varying(state.minibatch))
+
+
+def _points(estimator: Any, state: LoopState) -> tuple[int, int]:
+    """(b, L): the next step calls the log joint at b L points at most, with L samples."""
+    components = state.q.n_components if isinstance(state.q, GaussianMixture) else 1
+    quadrature = getattr(estimator, "quadrature", estimator)
+    if not hasattr(quadrature, "nodes"):
+        return components, max(estimator.samples, 1) + (state.anchor is not None)
+    known = getattr(state.memory, "known", state.memory)
+    if known is None or len(known):
+        return 1, quadrature.nodes
+    first = max(quadrature.nodes, components * DESIGN.first_nodes(state.q.dimension))
+    return 1, quadrature.initial_nodes or first
+
+
+def _with_samples(estimator: Any, samples: int) -> Any:
+    """The estimator with this number of samples in a step, or None where it needs more."""
+    try:
+        if hasattr(estimator, "quadrature"):
+            return replace(estimator, quadrature=_with_samples(estimator.quadrature, samples))
+        if hasattr(estimator, "nodes"):
+            first = estimator.initial_nodes
+            first = samples if first is None else min(first, samples)
+            return replace(estimator, nodes=min(estimator.nodes, samples), initial_nodes=first)
+        return replace(estimator, samples=samples)
+    except (TypeError, ValueError):
+        return None

@@ -24,13 +24,13 @@ import numpy as np
 
 from bqvi.arguments import Above, Checked
 from bqvi.arrays import Values, add, subtract
-from bqvi.checks import require_above, require_one_of
 from bqvi.families import DiagonalGaussian, ExponentialFamily, Gaussian, GaussianMixture, Product
 from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Gradient
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference.surrogate_ascent import ascend
 from gp.arrays import is_torch
+from gp.checks import require_above, require_one_of
 
 
 @runtime_checkable

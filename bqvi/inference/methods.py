@@ -19,12 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bqvi.checks import require_integer
 from bqvi.gradients import Conjugate, Estimator, Memoised, RememberingEstimator
 from bqvi.gradients.settings import STOCHASTIC
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, TrustRegion
 from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
 from bqvi.inference.settings import DEFAULTS, SETTLING
+from gp.checks import require_integer
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.checks import require_one_of
 from bqvi.families import (
     Concentration,
     DiagonalGaussian,
@@ -23,6 +22,7 @@ from bqvi.inference.state import LoopProblem, Model
 from bqvi.models.components import STARTS
 from bqvi.models.conjugate import ConjugateModel
 from gp.arrays import Array
+from gp.checks import require_one_of
 
 FAMILIES = ("full", "mean-field", "point")
 

@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
 from acquisition.minibatch import Learning, Strategy
+from bqvi.arguments import AtLeast, Checked
 from bqvi.calls import Account, Evaluations
-from bqvi.checks import require_integer
 from bqvi.gradients.gradient import Anchor, Estimator
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.schedules import Schedule
@@ -22,6 +22,8 @@ from bqvi.models.conjugate import ConjugateModel, PerDatumModel, is_conjugate
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJointModel
 from gp.arrays import shown
+from gp.checks import require_integer
+from gp.suggestions import suggesting
 
 
 @dataclass(frozen=True)
@@ -56,39 +58,35 @@ class TraceRow:
 
 @dataclass(frozen=True)
 class Recorder:
-    """The iterations that are recorded: one in ``every``, or the chosen ones; the last always."""
+    """The iterations that are recorded: one in ``every``, or these; the last always."""
 
-    every: int = 1
-    chosen: frozenset[int] | None = None
+    every: int | frozenset[int] = 1
     first: bool = True
     """Whether the start is recorded."""
-
-    @classmethod
-    def of(cls, record: object) -> Recorder:
-        """Make the recorder for an argument of `fit`."""
-        if isinstance(record, int | np.integer):
-            return cls(every=require_integer("record", record, 1))
-        if not isinstance(record, Iterable) or (isinstance(record, np.ndarray) and not record.ndim):
-            raise TypeError(f"record is {shown(record)}; it must be an integer of at least 1, or iterations")
-        return cls(chosen=frozenset(require_integer("record", t, 0) for t in record))
 
     def is_due(self, iteration: int) -> bool:
         """Whether ``iteration`` is to be recorded."""
         if iteration == 0:
             return self.first
-        if self.chosen is not None:
-            return iteration in self.chosen
-        return iteration % self.every == 0
+        return iteration % self.every == 0 if isinstance(self.every, int) else iteration in self.every
 
 
 Metrics = Mapping[str, Callable[[Any], float]]
 """Functions of q by name, recorded with the ELBO."""
 
 
-def require_metrics(metrics: object) -> None:
-    """Raise an error unless ``metrics`` are functions by name, none of them the name of a column."""
+def _iterations(name: str, given: object) -> Any:
+    if isinstance(given, int | np.integer):
+        return require_integer(name, given, 1)
+    if not isinstance(given, Iterable) or (isinstance(given, np.ndarray) and not given.ndim):
+        raise TypeError(f"{name} is {shown(given)}; it must be an integer of at least 1, or iterations")
+    return frozenset(require_integer(name, t, 0) for t in given)
+
+
+def _require_metrics(argument: str, metrics: object) -> None:
     if not isinstance(metrics, Mapping):
-        raise TypeError(f"metrics is a {type(metrics).__name__}; it must be a mapping, name -> function of q")
+        given = type(metrics).__name__
+        raise TypeError(f"{argument} is a {given}; it must be a mapping, name -> function of q")
     columns = [column.name for column in fields(TraceRow) if column.name != "metrics"]
     for name, metric in metrics.items():
         if not isinstance(name, str) or name in columns:
@@ -97,6 +95,34 @@ def require_metrics(metrics: object) -> None:
             )
         if not callable(metric):
             raise TypeError(f"metrics[{name!r}] is {metric!r}; it must be a function of q")
+
+
+@suggesting
+@dataclass(frozen=True)
+class Record(Checked):
+    """What `bqvi.fit` records in its trace, and when.
+
+    Parameters
+    ----------
+    every : the number of iterations from one record to the next, or the iterations that are recorded; the end
+        always is. Default 1 for full-batch conjugate methods (their ELBO comes with the gradient), the
+        end alone for estimators with memory, else a hundredth of the steps. Where a record of a
+        mini-batch run takes a pass over all data, those before the end take a tenth of the steps' evaluations
+    metrics : name -> function of q, recorded with the ELBO
+    elbo_samples : fresh draws for each recorded ELBO that has no closed form, at least 2; each is an
+        evaluation, counted in ``trace['record_evaluations']`` and in the budget. None: the ELBO is estimated
+        from evaluations that are kept ('bq'), with the standard deviation of the surrogate, or from the draws
+        of the latest tenth of the steps, with a standard error
+    """
+
+    every: Annotated[int | Iterable[int] | None, _iterations] = None
+    metrics: Annotated[Metrics | None, _require_metrics] = None
+    elbo_samples: Annotated[int | None, AtLeast(2)] = None
+
+
+def as_record(name: str, given: object) -> Record:
+    """The record that `fit` is given, or one of the iterations that it is given."""
+    return given if isinstance(given, Record) else Record(_iterations(name, given))
 
 
 Model: TypeAlias = ConjugateModel | LogJointModel | AmortisedModel
@@ -242,7 +268,7 @@ class Stop:
     ----------
     steps : iterations in all.
     tolerance : nats; by the change of the ELBO between two records, or as of `convergence`, a run ends.
-    budget : the most evaluations; `bqvi.inference.affordable` shortens a step that would exceed them.
+    budget : the most evaluations; `bqvi.inference.fit_run.affordable` shortens a step that would exceed them.
     seconds : the longest time of the run, records included.
     """
 

@@ -21,7 +21,6 @@ from typing import Any, Self, cast
 import numpy as np
 import scipy.special
 
-from bqvi.checks import require_one_of
 from bqvi.families import Flat, Product
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.components import STARTS, Components, Start
@@ -37,6 +36,7 @@ from bqvi.models.mixture import (
     mixture_terms,
 )
 from gp.arrays import Array, to_numpy
+from gp.checks import require_one_of
 
 
 class Mixture:

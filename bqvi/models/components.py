@@ -17,11 +17,11 @@ import numpy as np
 import scipy.spatial.distance
 
 from bqvi.arrays import Values, add
-from bqvi.checks import require_one_of
 from bqvi.models.data import Data, as_table, n_rows, take
 from bqvi.models.mixture import AffineLogJoint, Lift, lifted
 from bqvi.models.settings import CENTRES
 from gp.arrays import Array
+from gp.checks import require_one_of
 
 STARTS = ("k-means++", "random")
 

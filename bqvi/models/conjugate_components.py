@@ -29,7 +29,6 @@ from typing import Any, Self
 import numpy as np
 
 from bqvi.arrays import Values, like, namespace, transpose
-from bqvi.checks import require_above, require_integer
 from bqvi.families import Dirichlet, Gamma
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import Components
@@ -45,6 +44,7 @@ from bqvi.models.data import (
 from bqvi.models.mixture import AffineLogJoint, lifted
 from bqvi.models.normal_components import require_table
 from gp.arrays import Array, to_numpy
+from gp.checks import require_above, require_integer
 
 _LEAST = -1e30
 """The value of an expected statistic of minus infinity, so that its product with 0 is 0."""

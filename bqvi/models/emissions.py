@@ -21,7 +21,6 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from bqvi.arrays import Values
-from bqvi.checks import positive_vector, require_integer
 from bqvi.families import Dirichlet, Gamma
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.components import Components, Start
@@ -29,6 +28,7 @@ from bqvi.models.data import filled, has_missing, log_factorials, require_counts
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.gaussian_mixture import gaussian_components
 from bqvi.models.mixture import AffineLogJoint, IncompletePass, MarginalComponents, lifted
+from gp.checks import positive_vector, require_integer
 
 
 @dataclass(frozen=True)

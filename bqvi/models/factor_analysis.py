@@ -29,7 +29,6 @@ import scipy.spatial.distance
 from scipy.special import logsumexp, softmax
 
 from bqvi.arrays import Values, add, total
-from bqvi.checks import require_integer, require_one_of
 from bqvi.families import Flat, Product
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.components import sample_rows, starting_centres
@@ -47,6 +46,7 @@ from bqvi.models.linear_regression import (
 from bqvi.models.mixing import DirichletWeights, expected_weights
 from bqvi.models.normal_components import require_table
 from gp.arrays import LOG_2PI, Array, to_numpy
+from gp.checks import require_integer, require_one_of
 
 NOISES = ("diagonal", "spherical")
 PARAMETERS = ("loadings", "centre", "variances")

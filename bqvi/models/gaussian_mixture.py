@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.checks import require_one_of
 from bqvi.families import Gamma, Product
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import Components
@@ -21,6 +20,7 @@ from bqvi.models.covariances import COVARIANCES
 from bqvi.models.known_covariance import KnownCovariance
 from bqvi.models.mixing import DirichletWeights, Sticks
 from bqvi.models.normal_components import GaussianComponents
+from gp.checks import require_one_of
 from gp.suggestions import suggesting
 
 

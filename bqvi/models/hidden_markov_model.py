@@ -17,7 +17,6 @@ from typing import Self
 
 import numpy as np
 
-from bqvi.checks import require_integer, require_nonnegative, require_numbers
 from bqvi.families import Dirichlet, Product
 from bqvi.models.components import Start
 from bqvi.models.conjugate import LocalStep, altered
@@ -32,6 +31,7 @@ from bqvi.models.forward_backward import (
 )
 from bqvi.models.sequences import SequenceLayout, Sequences
 from gp.arrays import Array, shown, to_numpy
+from gp.checks import require_integer, require_nonnegative, require_numbers
 from gp.suggestions import suggesting
 
 _LEAST = 1e-300

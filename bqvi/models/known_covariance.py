@@ -19,7 +19,6 @@ import numpy as np
 import scipy.linalg
 
 from bqvi.arrays import Values, transpose
-from bqvi.checks import require_covariance, require_finite, require_shape
 from bqvi.families import Gaussian
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import Components, Start, sample, starting_centres
@@ -27,6 +26,7 @@ from bqvi.models.data import Data, as_table, filled, has_missing, n_rows, patter
 from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
 from bqvi.models.normal_components import require_table
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
+from gp.checks import require_covariance, require_finite, require_shape
 
 
 class MeansAndCovariances(NamedTuple):

@@ -18,7 +18,13 @@ import numpy as np
 from scipy.special import gammaln
 
 from bqvi.arrays import Values, inner
-from bqvi.checks import (
+from bqvi.families import Flat, MatrixNormalInverseWishart, PointMass
+from bqvi.families.family import FamilyOrPoint
+from bqvi.models.conjugate import LocalStep, altered
+from bqvi.models.data import Data, as_numbers
+from bqvi.models.normal_components import EMPIRICAL
+from gp.arrays import LOG_2PI, Array, shown, to_numpy
+from gp.checks import (
     require_above,
     require_boolean,
     require_finite,
@@ -26,12 +32,6 @@ from bqvi.checks import (
     require_positive,
     require_summable,
 )
-from bqvi.families import Flat, MatrixNormalInverseWishart, PointMass
-from bqvi.families.family import FamilyOrPoint
-from bqvi.models.conjugate import LocalStep, altered
-from bqvi.models.data import Data, as_numbers
-from bqvi.models.normal_components import EMPIRICAL
-from gp.arrays import LOG_2PI, Array, shown, to_numpy
 from gp.user_warnings import warn_user
 
 

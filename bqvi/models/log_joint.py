@@ -20,13 +20,13 @@ from bqvi.calls import HERE, Coordinates, Function, Run, TargetModel, make_coord
 from bqvi.calls.bounds import Bound
 from bqvi.calls.function import AUTODIFF, STATED
 from bqvi.calls.parameters import ByName, by_name
-from bqvi.checks import require_integer, require_numbers
 from bqvi.families import Gaussian
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data, as_numbers
 from bqvi.priors import BOUNDS, UNIT_QUANTILE, posed
 from gp.arrays import Array, as_like, is_torch, shown, to_numpy
-from gp.extras import needing
+from gp.checks import require_integer, require_numbers
+from gp.imports import needing
 from gp.suggestions import suggesting
 
 VALUES_ONLY = (

@@ -17,13 +17,13 @@ from functools import cached_property
 import numpy as np
 import scipy.special
 
-from bqvi.checks import require_above, require_integer
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models.conjugate import LocalStep, LocalTerms
 from bqvi.models.data import Data
 from bqvi.models.linear_regression import regression_data
 from bqvi.models.log_joint import initial_gaussian
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
+from gp.checks import require_above, require_integer
 
 _BLOCK = 4096
 """The number of rows computed together, which bounds the table of (rows, nodes)."""

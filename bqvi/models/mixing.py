@@ -26,10 +26,10 @@ import numpy as np
 
 from bqvi.arguments import AtLeast, Checked, one_of
 from bqvi.arrays import Values, like, namespace
-from bqvi.checks import positive_vector, require_above, require_integer
 from bqvi.families import Dirichlet, Gamma, PointMass
 from bqvi.families.family import FamilyOrPoint
 from gp.arrays import Array
+from gp.checks import positive_vector, require_above, require_integer
 
 
 class Mixing(Protocol):

@@ -29,7 +29,6 @@ import scipy.spatial.distance
 from scipy.special import expit, log_expit, logsumexp, softmax
 
 from bqvi.arrays import Values, add
-from bqvi.checks import require_above, require_integer, require_one_of, require_positive
 from bqvi.families import Flat, Gaussian, PointMass, Product
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import sample_rows, starting_centres
@@ -46,6 +45,7 @@ from bqvi.models.linear_regression import (
 )
 from bqvi.models.normal_components import EMPIRICAL
 from gp.arrays import LOG_2PI, Array, shown, to_numpy
+from gp.checks import require_above, require_integer, require_one_of, require_positive
 
 
 class Experts(Protocol):

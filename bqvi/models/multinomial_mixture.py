@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse
 
 from bqvi.arrays import Values, transpose
-from bqvi.checks import positive_vector, require_columns, require_finite, require_integer
 from bqvi.families import Dirichlet
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.component_mixture import Mixture
@@ -23,6 +22,7 @@ from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, as_table, is_spars
 from bqvi.models.mixing import DirichletWeights
 from bqvi.models.mixture import AffineLogJoint
 from gp.arrays import Array, is_torch, to_numpy
+from gp.checks import positive_vector, require_columns, require_finite, require_integer
 
 _TINY = 1e-300
 """Rates below this count as this: their logarithm has to be a number."""

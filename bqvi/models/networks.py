@@ -28,9 +28,9 @@ from torch import Tensor, nn
 
 from bqvi.arguments import Above, Checked, Such
 from bqvi.arrays import like
-from bqvi.checks import require_finite, require_integer
 from bqvi.families import DiagonalGaussian
 from gp.arrays import to_numpy
+from gp.checks import require_finite, require_integer
 
 _WITH_STATE = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 _RANDOM = (nn.modules.dropout._DropoutNd,)

@@ -13,14 +13,6 @@ from typing import Any, Self
 import numpy as np
 
 from bqvi.arrays import Values, transpose
-from bqvi.checks import (
-    require_above,
-    require_covariance,
-    require_finite,
-    require_positive,
-    require_shape,
-    require_summable,
-)
 from bqvi.families import Flat, PointMass
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import Start, start_from_clusters
@@ -28,6 +20,14 @@ from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPr
 from bqvi.models.data import Data, as_numbers, as_table, filled, has_missing, n_rows, spread
 from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted, short_mantissa
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
+from gp.checks import (
+    require_above,
+    require_covariance,
+    require_finite,
+    require_positive,
+    require_shape,
+    require_summable,
+)
 
 
 @dataclass(frozen=True)

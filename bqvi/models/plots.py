@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from bqvi.canvas import COLOURS, new_axes
-from bqvi.checks import require_integer, require_one_of, require_shape
 from bqvi.families import Product
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.data import as_numbers
 from bqvi.models.gaussian_mixture import component_estimates
 from bqvi.models.mixing import Sticks
 from gp.arrays import shown
-from gp.extras import needing
+from gp.checks import require_integer, require_one_of, require_shape
+from gp.imports import needing
 
 with needing():
     from matplotlib.axes import Axes

@@ -21,12 +21,12 @@ import scipy.sparse
 import scipy.sparse.linalg
 import scipy.special
 
-from bqvi.checks import positive_vector, require_above, require_integer
 from bqvi.families import Dirichlet, Product
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, is_sparse
 from bqvi.models.document_step import check_counts, log_multinomial_coefficients
 from gp.arrays import Array, to_numpy
+from gp.checks import positive_vector, require_above, require_integer
 
 
 class ProbabilisticLatentSemanticAnalysis:

@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bqvi.checks import require_above, require_finite, require_integer
 from bqvi.families import Gaussian
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint, initial_gaussian
 from gp.arrays import LOG_2PI, Array, to_numpy
+from gp.checks import require_above, require_finite, require_integer
 from gp.low_discrepancy import normal_sobol
 
 _POINTS = 512

@@ -14,13 +14,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from bqvi.checks import require_finite, require_shape
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.conjugate import LocalStep
 from bqvi.models.data import Data, as_numbers, is_sparse, n_rows, take
 from bqvi.models.sequences import Sequences
 from bqvi.models.settings import CENTRES
 from gp.arrays import Array, to_numpy
+from gp.checks import require_finite, require_shape
 
 _SORTED_BY = 8
 """The number of values of a row by which rows are ordered for a start; other ties are broken arbitrarily."""

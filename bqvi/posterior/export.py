@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bqvi.checks import require_integer
-from gp.extras import needing
+from gp.checks import require_integer
+from gp.imports import needing
 
 if TYPE_CHECKING:
     import xarray

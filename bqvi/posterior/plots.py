@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from bqvi.canvas import COLOURS
-from bqvi.checks import require_numbers, require_shape
 from bqvi.posterior.posterior import Posterior
-from gp.extras import needing
+from gp.checks import require_numbers, require_shape
+from gp.imports import needing
 
 with needing():
     from matplotlib.axes import Axes

@@ -30,12 +30,12 @@ from scipy.optimize import minimize
 from bqvi import families, notebook
 from bqvi.calls.coordinates import Coordinates, make_coordinates
 from bqvi.calls.target_model import TargetModel
-from bqvi.checks import require_integer, require_seed
 from bqvi.importance import resampled
 from bqvi.posterior.chart_moments import mixture_quantiles, moments
 from bqvi.posterior.weighted_draws import WeightedDraws, weighted_quantiles
 from bqvi.records import DERIVED, write_record
 from gp.arrays import Array, to_numpy
+from gp.checks import require_integer, require_seed
 from gp.measures import Gaussian, GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gp.extras import needing
+from gp.imports import needing
 
 with needing():
     import torch

@@ -25,8 +25,7 @@ import numpy as np
 
 from bqvi.quadrature.charts import AffineChart, MeasureChart, cube, identity, rotated
 from bqvi.quadrature.families import ROUGH, SMOOTH, SPARSE, TILTED, KernelFamily
-from bqvi.quadrature.peak_search import penalty, with_peaks
-from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks
+from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks, penalty, with_peaks
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
 from bqvi.quadrature.surrogate import (
     CandidateProcess,

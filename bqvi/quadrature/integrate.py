@@ -15,10 +15,9 @@ import numpy as np
 from acquisition.pointwise import Criterion
 from bqvi.arguments import Above, Apart, AtLeast, Beside, Such, of, one_of
 from bqvi.arrays import Seed, whole_seed
-from bqvi.calls import HERE, Caller, Function, Range, Run, TargetModel
+from bqvi.calls import HERE, USUAL, Caller, Design, Function, Range, Run, TargetModel
 from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.target_model import CALLED, require_alone
-from bqvi.checks import require_integer, require_seed
 from bqvi.quadrature import bayesian_run, sampling
 from bqvi.quadrature.bayesian import standardised, with_known
 from bqvi.quadrature.bayesian_run import DOOR, BayesianRun
@@ -31,6 +30,7 @@ from bqvi.quadrature.state import IntegrationProblem
 from bqvi.quadrature.warped import Warped
 from bqvi.runs import Ended, Steps, door, resumed
 from gp.arrays import Array, shown, to_numpy
+from gp.checks import require_integer, require_seed
 from gp.embeddings import embed
 from gp.embeddings.registry import in_kind_of
 from gp.kernels import SquaredExponential
@@ -80,9 +80,7 @@ def integrate(
     gradient: _Gradient = None,
     noise_sd: Annotated[float | str | Callable[[Array], Array] | None, _BQ, _NOISE_OF_F] = None,
     log_density: Callable[[Array], Array] | None = None,
-    initial: Annotated[int | None, AtLeast(2), _BAYESIAN] = None,
-    batch: Annotated[int | None, AtLeast(1), _BAYESIAN] = None,
-    acquisition: Annotated[Criterion | None, _CRITERION, _BAYESIAN] = None,
+    design: Annotated[Design | None, _BAYESIAN] = None,
     tolerance: Annotated[float | None, Above(0.0), _BAYESIAN] = None,
     replicates: Annotated[int, AtLeast(LEAST_REPLICATES), _QMC] = 8,
     evaluations: Annotated[Sequence[Array] | None, _BAYESIAN] = None,
@@ -108,8 +106,8 @@ def integrate(
         deviations are the sides of its plausible box, where this was given.
     budget : n, the number of evaluations of f.
     method : 'monte-carlo' (thesis Eq. 7.10), 'qmc' (a scrambled Sobol sequence), 'bq' (Bayesian
-        quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f). The first two take no ``initial``,
-        ``batch``, ``acquisition``, ``tolerance`` or ``evaluations``.
+        quadrature, 7.12), 'wsabi-l' or 'wsabi-m' (for non-negative f). The first two take no ``design``,
+        ``tolerance`` or ``evaluations``.
     lower, upper : corners of the box, (D,), finite; a number applies to each coordinate, and two numbers are
         an interval in one dimension. For 'lebesgue' only.
     log : whether f returns ln f, which may be -inf and need not be bounded below. The result then has
@@ -122,10 +120,8 @@ def integrate(
         does. For 'bq'.
     log_density : a function from points (n, D) to ln p (n,), with p a normalised density: the integral is
         then int f p, and ``measure`` only proposes points (importance re-weighting, 7.11).
-    initial : nodes of the initial design; by default 2 D + 4, and at least 8.
-    batch : nodes that are added in each step; by default 30 % of the nodes so far.
-    acquisition : a criterion of :mod:`acquisition.pointwise` that chooses nodes; by default the
-        reduction of the integral's variance (7.17).
+    design : where f is evaluated (`bqvi.Design`): the sizes of the first design and of a step, and the
+        criterion for further nodes.
     tolerance : stop when the standard deviation is at most this; a run that ends otherwise has not converged.
     replicates : the number of blocks of the sequence of 'qmc' whose spread is its standard deviation.
     evaluations : (x (n, D), values (n,) or (n, o)) made before, as f returns them, then gradients, None if
@@ -206,9 +202,11 @@ def integrate(
         sampled = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)
         last = None if resume is None else _last(resume, sampled.checkpoint(sampled.init()).settings)
         return Steps(sampled, last, run)
+    chosen = _design(design)
+    count = chosen.first(max(DESIGN.first[0], 2 * inside.dimension + DESIGN.first[1]), budget)
     problem = IntegrationProblem(
-        integrand, inside, standardised(inside), number, _initial(initial, budget, inside), budget,
-        batch, acquisition, noise_sd,
+        integrand, inside, standardised(inside), number, count, budget,
+        chosen.batch, chosen.acquisition, noise_sd,
         model=Direct() if method in _UNWARPED else Warped(matched=method == "wsabi-m"), log_volume=log_volume,
     )  # fmt: skip
     # raises an error where there is no embedding
@@ -284,12 +282,11 @@ def _log_ratio(log_density: Callable[[Array], Array], measure: Measure) -> Calla
     return ratio
 
 
-def _initial(initial: int | None, budget: int, measure: Measure) -> int:
-    if initial is None:
-        least, beyond = DESIGN.first
-        return min(budget, max(least, 2 * measure.dimension + beyond))
-    if initial > budget:
-        raise ValueError(
-            f"budget is {budget}, below the initial design of {initial}: raise one or lower the other"
-        )
-    return initial
+def _design(design: Design | None) -> Design:
+    """The design, checked for what `integrate` can use."""
+    chosen = design or USUAL
+    if chosen.cheap is not None:
+        raise ValueError(f"design.cheap is {shown(chosen.cheap)}, which integrate cannot use; leave it out")
+    if chosen.acquisition is not None:
+        _CRITERION("design.acquisition", chosen.acquisition)
+    return chosen

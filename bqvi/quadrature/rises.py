@@ -31,7 +31,7 @@ from acquisition.conditioned import ConditionedPool
 from bqvi.quadrature.charts import identity
 from bqvi.quadrature.families import SMOOTH
 from bqvi.quadrature.nodes import conditioned, whitened_cross
-from bqvi.quadrature.peak_search import peak_through
+from bqvi.quadrature.peaks import peak_through
 from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH
 from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
-from bqvi.arguments import checked
-from bqvi.calls import HERE, Run
+from bqvi.arguments import checked, ways
 from bqvi.runs.driver import Steps
 from bqvi.runs.exits import RunInterrupted
-from gp.arrays import shown
-from gp.extras import needing
+from gp.imports import needing
 from gp.suggestions import require_known
 
 _P = ParamSpec("_P")
@@ -39,17 +36,14 @@ def door(result: type[_R]) -> Callable[[Callable[_P, Steps[_S, _R]]], Door[_P, _
 
     def made(begin: Callable[_P, Steps[_S, _R]]) -> Door[_P, _S, _R]:
         signature = inspect.signature(begin)
-        known = tuple(signature.parameters)
         anything: Any = begin
 
         @functools.wraps(begin)
         def steps(*args: _P.args, **kwargs: _P.kwargs) -> Steps[_S, _R]:
-            require_known(begin.__name__, kwargs, known, [one.name for one in dataclasses.fields(Run)])
-            if not isinstance(run := kwargs.get("run", HERE), Run):
-                raise TypeError(f"run is {shown(run)}; it must be a bqvi.Run, as bqvi.Run(progress=True) is")
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError:
+                require_known(begin.__name__, kwargs, tuple(signature.parameters), ways(begin))
                 return begin(*args, **kwargs)  # Python's own message, of what is missing or too much
             bound.apply_defaults()
             with needing():

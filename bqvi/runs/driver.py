@@ -27,13 +27,13 @@ import numpy as np
 from bqvi.calls import HERE, Run
 from bqvi.calls.evaluations import matched
 from bqvi.calls.workers import Workers
-from bqvi.checks import require_integer
 from bqvi.runs.checkpoint import require_unused
 from bqvi.runs.engine import Asked, Engine
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
 from bqvi.runs.progress import ProgressLine
 from bqvi.runs.verified import OtherFunctionError, compare, require_verifiable
 from gp.arrays import Array
+from gp.checks import require_integer
 from gp.threads import single_threaded, users_threads
 
 _S = TypeVar("_S")
@@ -97,7 +97,8 @@ class Steps(Generic[_S, _R]):
             require_unused(run.checkpoint, made)
         state = engine.init() if state is None and given else state
         self._asserted = run.verify is not None
-        self._verify, self._given = require_verifiable(run.verify, engine, state, given), given
+        checks, self._given = run.verify or given, given
+        self._verify = require_verifiable(run.verify, engine, state, given) if checks else 0
         self._engine = engine
         self._asked: list[np.ndarray] = []
         """Pending points under evaluation."""

@@ -19,7 +19,6 @@ from bqvi.calls import HERE, Caller, Coordinates, Function, Run, TargetModel
 from bqvi.calls.coordinates import VECTORS
 from bqvi.calls.function import AUTODIFF, STATED
 from bqvi.calls.target_model import CALLED, require_alone
-from bqvi.checks import require_numbers, require_seed
 from bqvi.posterior import Posterior
 from bqvi.priors import posed
 from bqvi.runs import Ended, Steps, door, resumed
@@ -29,6 +28,7 @@ from bqvi.sampled_bounds.passes import Systems
 from bqvi.sampled_bounds.result import EvidenceBounds
 from bqvi.sampled_bounds.transitions import RECORDS, TRANSITIONS
 from gp.arrays import is_torch, to_numpy
+from gp.checks import require_numbers, require_seed
 
 Method: TypeAlias = Literal["smc", "ais", "importance"]
 METHODS = get_args(Method)

@@ -14,7 +14,6 @@ from bqvi.arguments import Above
 from bqvi.arrays import Seed, generator, logsumexp
 from bqvi.calls import Coordinates
 from bqvi.calls.faults import exceptions_warning
-from bqvi.checks import require_integer
 from bqvi.importance import normalised
 from bqvi.pareto import PARETO, pareto_shape
 from bqvi.runs import Checkpoint
@@ -23,6 +22,7 @@ from bqvi.sampled_bounds.passes import estimates
 from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.transitions import BoundsState
 from gp.arrays import Array
+from gp.checks import require_integer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,6 +1,6 @@
 """Estimators with scikit-learn's interface; only this package imports it (extra ``bqvi[sklearn]``)."""
 
-from gp.extras import needing
+from gp.imports import needing
 
 with needing():
     from bqvi.sklearn.mixtures import BayesianGaussianMixture, DirichletProcessMixture, GaussianMixture

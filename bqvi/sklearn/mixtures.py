@@ -20,7 +20,6 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bqvi.arguments import AtLeast, one_of
-from bqvi.checks import require_integer
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.gaussian_mixture import DirichletProcessMixture as ProcessModel
 from bqvi.models.gaussian_mixture import GaussianMixture as MixtureModel
@@ -43,6 +42,7 @@ from bqvi.sklearn.shared import (
     sums_with,
     warn_empty,
 )
+from gp.checks import require_integer
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

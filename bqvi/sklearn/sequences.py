@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bqvi.arguments import AtLeast, one_of
-from bqvi.checks import require_integer
 from bqvi.models.emissions import (
     CategoricalEmissions,
     Emissions,
@@ -30,6 +29,7 @@ from bqvi.sklearn.shared import (
     require_enough,
     require_settings,
 )
+from gp.checks import require_integer
 
 _MOST_SYMBOLS = 10_000_000
 """All symbols must be below this; a larger one is probably an error, as symbols are numbered from 0."""

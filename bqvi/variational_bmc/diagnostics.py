@@ -22,12 +22,12 @@ from bqvi.calls.faults import exceptions_warning, raised
 from bqvi.calls.function import Range, named_point
 from bqvi.calls.gradient_check import CONTRADICTED, gradient_warnings, left_out
 from bqvi.calls.returned import not_logarithms
-from bqvi.checks import require_integer
 from bqvi.importance import WIDE, WIDENING, systematic
 from bqvi.pareto import PARETO, psis
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.distances import gskl, mmtv
 from gp.arrays import Array, shown
+from gp.checks import require_integer
 from gp.measures import GaussianMixture, Measure
 
 if TYPE_CHECKING:

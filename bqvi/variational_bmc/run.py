@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
-from bqvi.arguments import Above, AtLeast, Such
+from bqvi.arguments import Above
 from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import (
     HERE,
+    USUAL,
     Caller,
     Coordinates,
+    Design,
     Evaluations,
     Function,
     Run,
@@ -29,8 +31,7 @@ from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.function import CHEAP_MODEL
 from bqvi.calls.parameters import VectorLayout, in_order
 from bqvi.calls.selection import held_out, selected
-from bqvi.calls.target_model import CALLED, box_around, require_alone
-from bqvi.checks import require_integer, require_numbers, require_seed
+from bqvi.calls.target_model import box_around, require_alone
 from bqvi.priors import BOUNDS, posed
 from bqvi.records import named
 from bqvi.runs import Ended, Steps, door, resumed
@@ -42,13 +43,10 @@ from bqvi.variational_bmc.state import Settings, begun
 from bqvi.variational_bmc.steps import design, first_count
 from bqvi.variational_bmc.vbmc_run import DOOR, RECORDS, Limits, VBMCRun
 from gp.arrays import Array
+from gp.checks import require_integer, require_numbers, require_one_of, require_seed
 
 Bounds: TypeAlias = tuple[Bound, Bound, Bound, Bound]
 """Lower, upper, plausible lower and plausible upper ones."""
-_CHEAP = Such(
-    lambda given: CALLED.test(given[0] if isinstance(given, tuple) and len(given) == 2 else given),
-    f"{CALLED.what}, or (such, evaluations)",
-)
 
 
 @door(VBMCResult)
@@ -66,14 +64,11 @@ def vbmc(
     log_likelihood: Callable[..., Any] | None = None,
     prior: Any = None,
     periodic: Sequence[int] | Sequence[bool] | Sequence[str] | np.ndarray = (),
-    batch: Annotated[int | None, AtLeast(1)] = None,
     evaluations: Sequence[Array] | None = None,
-    initial: Annotated[int | None, AtLeast(2)] = None,
-    acquisition: Literal["imiqr", "viqr"] = "imiqr",
+    design: Design | None = None,
     tolerance: Annotated[float | None, Above(0.0)] = 0.05,
     seed: Annotated[Seed, require_seed] = 0,
     resume: VBMCResult | Ended | str | Path | None = None,
-    cheap: Annotated[Callable[..., Any] | TargetModel | tuple[Any, int] | None, _CHEAP] = None,
     run: Run = HERE,
 ) -> Steps[Any, VBMCResult]:
     """Evidence and posterior of an expensive model (Acerbi 2018, 2020; thesis 7.3.1).
@@ -101,33 +96,23 @@ def vbmc(
     log_likelihood, prior : both in the place of ``log_joint``: a function as that, and a prior as of
         `bqvi.models.LogJoint`, such as a dict of distributions of SciPy or torch by the parameters' names.
         Bounds, plausible box and start are the prior's ends and quantiles where none are given. ``gradient``
-        and ``cheap`` are then of the likelihood; values in ``evaluations``, in ``tell`` and in the result are
-        of the log joint.
+        and ``design.cheap`` are then of the likelihood; values in ``evaluations``, in ``tell`` and in the
+        result are of the log joint.
     periodic : names, indices or booleans of periodic parameters, whose period is upper - lower.
-    batch : evaluations in each step, chosen together; by default 5 (3 with gradients), and 2 (1) in the first
-        steps.
     evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P), None if there are none, and
         noise sds (n,), by default those of ``noise_sd``. They count in the budget and replace the first
         design. Of thousands some hundreds are used (`calls.selection`), and only these count; at most 200 of
         the others are predicted at the end (``result.held_out``).
-    initial : evaluations of the first design; by default 10, or D + 1 where that is more; with gradients 3,
-        before a climb to the mode.
-    acquisition : the criterion for the next points: the interquantile range of the density that would remain,
-        integrated under the tempered surrogate ("imiqr") or under the variational posterior ("viqr"; Acerbi
-        2020, Eqs 7 and 8), with which no points outside the current posterior are chosen.
+    design : where the log joint is evaluated (`bqvi.Design`): the sizes of the first design and of a step,
+        the criterion for the next points, and a cheap model on which the run begins.
     tolerance : nats; a run counts as converged only where the surrogate's part of the sd of the log evidence
         is below it, and about eleven evaluations that could refute it have not. The sd also contains the mass
         that unseen modes may have, and the share of the mass (below a tenth) in which the log joint at draws
         of the posterior differed from the surrogate. ``None``: use the whole budget.
     seed : an integer or a generator; the same seed gives the same result.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
-        there, with the same bounds; ``start``, ``initial`` and ``evaluations`` are then not used.
-    cheap : an approximate log joint of the same parameters that costs little, for example with a coarser
-        solver or fewer data. VBMC runs on it first, in this process. The log joint is evaluated first where
-        the posterior of ``cheap`` has mass, and the prior mean of its surrogate contains the surrogate of
-        ``cheap`` times a scale that is fitted (Kennedy and O'Hagan 2000). Its values are exact; a
-        `TargetModel` may have a gradient. Of (that, a number) the number, by default 50 (D + 2), is of its
-        evaluations, which are all made and do not count in ``budget`` (``result.n_cheap_evaluations``).
+        there, with the same bounds; ``start``, ``design.initial`` and ``evaluations`` are then not
+        used.
     run : how the run is carried out (`bqvi.Run`): executor, workers, time limit, callback, progress line,
         checkpoint, verify, the treatment of errors.
 
@@ -159,8 +144,11 @@ def vbmc(
     given = dict(
         zip((*BOUNDS, "start"), (lower, upper, plausible_lower, plausible_upper, start), strict=True)
     )
+    chosen = design or USUAL
+    if chosen.acquisition is not None:
+        require_one_of("design.acquisition", chosen.acquisition, ("imiqr", "viqr"))
     evaluations, errors, usual = evaluation_arrays(evaluations), run.errors or "numerical", None
-    names: tuple[str, ...] | None
+    names, cheap = None, chosen.cheap
     if isinstance(log_joint, TargetModel):
         require_alone(
             log_joint, gradient=gradient, noise_sd=noise_sd, log_likelihood=log_likelihood, prior=prior
@@ -182,8 +170,8 @@ def vbmc(
         start = usual[None]
     target = Caller(replace(function, names=coordinates.names), coordinates, run)
     limits = _limits("budget", target, budget, tolerance, run.max_seconds)
-    settings = _settings(target, batch, acquisition)
-    count = _first_count(target, initial, limits.budget, cheap is not None)
+    settings = _settings(target, chosen)
+    count = _first_count(target, chosen, limits.budget)
     made, rest = _given(target, evaluations, limits.budget)
     points = _first_points(coordinates, start, made, count, limits.budget, whole_seed(seed))
     first = replace(begun(points, made), coordinates=coordinates, held_out=rest)
@@ -220,14 +208,10 @@ def _begun(
     return expensive if cheap is None else TwoPhases(begins, OnCheap), state
 
 
-def _first_count(target: Caller, initial: int | None, budget: int, beside_cheap: bool) -> int:
+def _first_count(target: Caller, chosen: Design, budget: int) -> int:
     """Evaluations of the first design."""
-    if initial is not None:
-        if initial > budget:
-            raise ValueError(f"budget is {budget}, below initial, {initial}: raise one or lower the other")
-        return initial
     usual = 3 if target.has_gradient else first_count(target.dimension)
-    return min(usual, target.dimension + 3) if beside_cheap else usual
+    return chosen.first(usual if chosen.cheap is None else min(usual, target.dimension + 3), budget)
 
 
 def _start(start: object) -> np.ndarray | None:
@@ -281,20 +265,19 @@ def _cheap_first(cheap: Any, expensive: VBMCRun, start: np.ndarray | None) -> Ch
     limits = _limits("cheap[1]", target, budget, None, None)
     if expensive.limits.seconds is not None:
         limits = replace(limits, seconds=CHEAP.seconds * expensive.limits.seconds)
-    count, none = _first_count(target, None, limits.budget, False), Evaluations.none(target.dimension)
+    count, none = _first_count(target, USUAL, limits.budget), Evaluations.none(target.dimension)
     points = _first_points(coordinates, start, none, count, limits.budget, expensive.seed)
     first = replace(begun(points, none), coordinates=coordinates)
-    run = VBMCRun(target, coordinates, first, _settings(target, None, "imiqr"), limits, expensive.seed)
+    run = VBMCRun(target, coordinates, first, _settings(target, USUAL), limits, expensive.seed)
     return CheapFirst(run, expensive, 0 if start is None else min(len(start), len(expensive.first.pending)))
 
 
-def _settings(target: Caller, batch: int | None, acquisition: str) -> Settings:
-    each = batch or (3 if target.has_gradient else 5)
+def _settings(target: Caller, chosen: Design) -> Settings:
     return Settings(
-        batch=each,
-        few=None if batch is None else each,
+        batch=chosen.batch or (3 if target.has_gradient else 5),
+        few=chosen.batch,
         noise_unknown=target.noise_unknown,
-        variational=acquisition == "viqr",
+        variational=chosen.acquisition == "viqr",
     )
 
 

@@ -76,12 +76,14 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
         schedule=bqvi.Adam(_RATE),
         start_from="random",
         steps=chosen["steps"],
-        record=chosen["record"],
-        elbo_samples=2,
-        metrics={
-            "validation": lambda q: mean_evidence(q, validation),
-            "held_out": lambda q: mean_evidence(q, test),
-        },
+        record=bqvi.Record(
+            chosen["record"],
+            metrics={
+                "validation": lambda q: mean_evidence(q, validation),
+                "held_out": lambda q: mean_evidence(q, test),
+            },
+            elbo_samples=2,
+        ),
         seed=seed,
     )
     names = ("iteration", "seconds", "evaluations", "validation", "held_out")

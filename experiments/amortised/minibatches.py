@@ -139,8 +139,10 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
         schedule=bqvi.Adam(_RATE),
         start_from="random",
         steps=chosen["epochs"] * epoch,
-        record=chosen["epochs"] * epoch // chosen["records"],
-        metrics={"held_out": lambda q: model.log_evidence(q, held, chosen["draws"], 0).mean()},
+        record=bqvi.Record(
+            chosen["epochs"] * epoch // chosen["records"],
+            metrics={"held_out": lambda q: model.log_evidence(q, held, chosen["draws"], 0).mean()},
+        ),
         run=bqvi.Run(callback=features.look),
         seed=seed,
     )

@@ -81,9 +81,11 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
         schedule=bqvi.Adam(_RATE),
         start_from="random",
         steps=chosen["steps"],
-        record=chosen["record"],
-        elbo_samples=2,
-        metrics={"held_out": lambda q: model.log_evidence(q, held, chosen["draws"], 0).mean()},
+        record=bqvi.Record(
+            chosen["record"],
+            metrics={"held_out": lambda q: model.log_evidence(q, held, chosen["draws"], 0).mean()},
+            elbo_samples=2,
+        ),
         seed=seed,
     )
     kept = fitting.columns_of(fit.trace, ("iteration", "seconds", "evaluations", "held_out"))

@@ -203,16 +203,14 @@ def followed(name: str, method: str, budget: int, rate: float, seed: int) -> pd.
     if method == VBMC:
         return pd.DataFrame([_by_vbmc(name, n, seed) for n in (budget // 4, budget // 2, budget)])
     posed, top = problem(name), best(name)
-    settings: dict[str, Any] = {
-        "start_from": posed.start(seed), "seed": seed,
-        "metrics": {"elbo_gap": lambda q: top - posed.elbo(q)},
-    }  # fmt: skip
+    settings: dict[str, Any] = {"start_from": posed.start(seed), "seed": seed}
     estimator = DRAWS[method]()
     each = estimator.samples * (1 if method == "score" else posed.components)
     steps = budget // each
     records = np.unique(np.geomspace(4, steps, _RECORDS).astype(int)).tolist()
     settings |= {"method": estimator, "schedule": bqvi.Adam(rate, decay=4.0 / steps)}
-    settings |= {"steps": steps, "record": records}
+    record = bqvi.Record(records, metrics={"elbo_gap": lambda q: top - posed.elbo(q)})
+    settings |= {"steps": steps, "record": record}
     failed = False
     with np.errstate(all="ignore"):  # a diverging run may overflow, which the table shows
         try:

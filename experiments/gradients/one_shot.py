@@ -44,10 +44,10 @@ from bqvi.gradients import (
 )
 from bqvi.gradients.designs import (
     AntitheticOrthogonal,
-    Design,
     GradientUncertainty,
     Independent,
     MomentVarianceReduction,
+    NodeRule,
     Optimised,
     Sobol,
 )
@@ -107,11 +107,11 @@ class OneShotChoice:
     """Largest n D."""
 
 
-def _quadrature(process: str = "separable", design: Design | None = None) -> Callable[[int], Estimator]:
+def _quadrature(process: str = "separable", design: NodeRule | None = None) -> Callable[[int], Estimator]:
     return lambda n: BayesianQuadrature(n, design or Independent(), memory=0, process=process)
 
 
-def _chosen(design: Design) -> OneShotChoice:
+def _chosen(design: NodeRule) -> OneShotChoice:
     """Half of the nodes independent, the others by a design that asks for a process."""
     return OneShotChoice(
         lambda n: BayesianQuadrature(n, design, process="separable"),

@@ -130,8 +130,9 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     seconds = 0.02 if settings["method"].endswith("joint") else 0.0
     fit = bqvi.fit(
         model, method=BayesianQuadrature(_NODES, seconds=seconds), geometry=bqvi.TrustRegion(),
-        schedule=bqvi.Constant(1.0), start_from=start, steps=settings["rounds"], record=1,
-        metrics={"reached": lambda q: _elbo(model, q)}, elbo_samples=32, seed=seed, tolerance=None,
+        schedule=bqvi.Constant(1.0), start_from=start, steps=settings["rounds"],
+        record=bqvi.Record(1, metrics={"reached": lambda q: _elbo(model, q)}, elbo_samples=32),
+        seed=seed, tolerance=None,
     )  # fmt: skip
     return _table(fit).iloc[1:]
 
@@ -142,8 +143,9 @@ def _natural(name: str, folder: Path | None, seed: int, budget: int, size: float
     steps = budget // _DRAWS
     fit = bqvi.fit(
         model, method=Pathwise(_DRAWS, "sticking-the-landing"), geometry=bqvi.Riemannian(),
-        schedule=bqvi.Cosine(size, steps), start_from=start, steps=steps, record=[steps],
-        metrics={"reached": lambda q: _elbo(model, q)}, elbo_samples=32, seed=seed,
+        schedule=bqvi.Cosine(size, steps), start_from=start, steps=steps,
+        record=bqvi.Record([steps], metrics={"reached": lambda q: _elbo(model, q)}, elbo_samples=32),
+        seed=seed,
     )  # fmt: skip
     return _table(fit).tail(1)
 

@@ -96,8 +96,9 @@ def surrogate_run(
     return _table(
         lambda: bqvi.fit(
             model or target.model(), method=used, geometry=bqvi.TrustRegion(radius),
-            schedule=bqvi.Constant(1.0), start_from=target.start(), steps=max(steps), record=steps,
-            metrics={"elbo_gap": problem.gap, **metrics}, elbo_samples=32, seed=seed, tolerance=None,
+            schedule=bqvi.Constant(1.0), start_from=target.start(), steps=max(steps),
+            record=bqvi.Record(steps, metrics={"elbo_gap": problem.gap, **metrics}, elbo_samples=32),
+            seed=seed, tolerance=None,
         ),
         tuple(metrics),
     )  # fmt: skip
@@ -131,8 +132,9 @@ def stepped_run(
             model or target.model(), method=Pathwise(samples, _STL),
             geometry=bqvi.Riemannian() if natural else bqvi.Euclidean(),
             schedule=bqvi.Cosine(size, steps) if natural else bqvi.Adam(size, decay=4.0 / steps),
-            start_from=target.start(), steps=steps, record=[steps],
-            metrics={"elbo_gap": problem.gap, **metrics}, elbo_samples=32, seed=seed, tolerance=None,
+            start_from=target.start(), steps=steps,
+            record=bqvi.Record([steps], metrics={"elbo_gap": problem.gap, **metrics}, elbo_samples=32),
+            seed=seed, tolerance=None,
         ),
         tuple(metrics),
     )  # fmt: skip

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-__all__ = ["Record", "package_versions", "processor", "python_version", "source_digest", "version"]
+__all__ = ["RunRecord", "package_versions", "processor", "python_version", "source_digest", "version"]
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _LIBRARIES = ("gp", "acquisition", "bqvi")
@@ -37,7 +37,7 @@ _RECORDED_PACKAGES = (
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """One run: what went in, what computed it, how long it took.
 
     Attributes
@@ -75,7 +75,7 @@ class Record:
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Record:
+    def from_json(cls, text: str | bytes) -> RunRecord:
         """Return the record that `to_json` wrote."""
         return cls(**json.loads(text))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.harness import store
-from experiments.harness.provenance import Record
+from experiments.harness.provenance import RunRecord
 from experiments.harness.store import Manifest, PlannedCase
 
 __all__ = ["MissingRun", "Results", "combine", "read"]
@@ -40,13 +40,13 @@ class Results:
         The rows of all runs: `case`, `seed`, the columns that the experiment's ``run`` returned, and the
         scalar settings. Cases in the order of the manifest, seeds ascending, rows as recorded. Empty if no
         run has finished.
-    records : tuple of Record
+    records : tuple of RunRecord
     missing : tuple of MissingRun
     """
 
     manifest: Manifest
     frame: pd.DataFrame
-    records: tuple[Record, ...]
+    records: tuple[RunRecord, ...]
     missing: tuple[MissingRun, ...]
 
 
@@ -56,7 +56,7 @@ def read(root: Path, experiment: str) -> Results | None:
     if manifest is None:
         return None
     frames: list[pd.DataFrame] = []
-    records: list[Record] = []
+    records: list[RunRecord] = []
     missing: list[MissingRun] = []
     for case in manifest.cases:
         runs: dict[int, pd.DataFrame] = {}

@@ -32,7 +32,7 @@ from experiments.harness.experiment import (
     Experiment,
     Resources,
 )
-from experiments.harness.provenance import Record
+from experiments.harness.provenance import RunRecord
 from experiments.harness.store import Manifest, PlannedCase
 
 __all__ = [
@@ -232,7 +232,7 @@ class Computed:
     """
 
     frame: pd.DataFrame | None
-    record: Record | None
+    record: RunRecord | None
     seconds: float
     error: str | None = None
     traceback: str = ""
@@ -288,8 +288,8 @@ def _checked(frame: object) -> pd.DataFrame:
     return frame
 
 
-def _record(job: Job, seconds: float, started: str) -> Record:
-    return Record(
+def _record(job: Job, seconds: float, started: str) -> RunRecord:
+    return RunRecord(
         experiment=job.experiment,
         case=job.case.name,
         settings=job.case.settings,

@@ -1,7 +1,7 @@
 """The files of results, and how a run is written atomically.
 
     ROOT/EXPERIMENT/run.json                    what was last asked for: cases, seeds, version
-    ROOT/EXPERIMENT/DIGEST/CASE-SEED.parquet    one run; its `Record` is in the file's metadata
+    ROOT/EXPERIMENT/DIGEST/CASE-SEED.parquet    one run; its `RunRecord` is in the file's metadata
     ROOT/EXPERIMENT/DIGEST/CASE-SEED.error      the traceback of a run that failed
     ROOT/EXPERIMENT.parquet                     those runs in one table, for other programs
 
@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from experiments.harness.experiment import Case
-from experiments.harness.provenance import Record
+from experiments.harness.provenance import RunRecord
 
 __all__ = [
     "DamagedFileError", "Manifest", "PlannedCase", "digest", "error_path", "manifest_path", "read_manifest",
@@ -174,7 +174,7 @@ def write_frame(path: Path, frame: pd.DataFrame, metadata: str) -> None:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
-def write_shard(path: Path, frame: pd.DataFrame, record: Record) -> None:
+def write_shard(path: Path, frame: pd.DataFrame, record: RunRecord) -> None:
     """Write one run, atomically, and drop the traceback of an earlier failure.
 
     Parameters
@@ -185,7 +185,7 @@ def write_shard(path: Path, frame: pd.DataFrame, record: Record) -> None:
     error_path(path).unlink(missing_ok=True)
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path) -> RunRecord:
     """Return the record of a run without reading its rows.
 
     Raises
@@ -196,7 +196,7 @@ def read_record(path: Path) -> Record:
         return _record(pq.read_schema(path).metadata)
 
 
-def read_shard(path: Path) -> tuple[pd.DataFrame, Record]:
+def read_shard(path: Path) -> tuple[pd.DataFrame, RunRecord]:
     """Return the rows and the record of one run.
 
     Raises
@@ -209,9 +209,9 @@ def read_shard(path: Path) -> tuple[pd.DataFrame, Record]:
         return table.to_pandas(ignore_metadata=True), _record(table.schema.metadata)
 
 
-def _record(metadata: Mapping[bytes, bytes]) -> Record:
+def _record(metadata: Mapping[bytes, bytes]) -> RunRecord:
     _require(_sum(metadata[_KEY]).encode() == metadata[_OF_RECORD])
-    return Record.from_json(metadata[_KEY])
+    return RunRecord.from_json(metadata[_KEY])
 
 
 @contextmanager

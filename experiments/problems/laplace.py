@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import minimize
 
-from bqvi.checks import require_above
+from gp.checks import require_above
 from gp.measures import Gaussian, GaussianMixture
 
 if TYPE_CHECKING:

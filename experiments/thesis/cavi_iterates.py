@@ -60,7 +60,12 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
         return error(q)
 
     fit = bqvi.fit(
-        model, clusters.x, "cavi", start_from=start, steps=chosen["steps"], metrics={"error": keep}
+        model,
+        clusters.x,
+        "cavi",
+        start_from=start,
+        steps=chosen["steps"],
+        record=bqvi.Record(metrics={"error": keep}),
     )
     trace, k = fit.trace, np.arange(thesis.K)
     return pd.concat(

@@ -91,7 +91,8 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
 
     found = bqvi.vbmc(
         problem.log_joint, **problem.bounds(), budget=settings["budget"], tolerance=None, seed=seed,
-        run=bqvi.Run(callback=look), cheap=None if cheap is None else (cheap, settings["cheap_budget"]),
+        run=bqvi.Run(callback=look),
+        design=None if cheap is None else bqvi.Design(cheap=(cheap, settings["cheap_budget"])),
     )  # fmt: skip
     rows.append({"n": found.n_evaluations, "error": found.log_evidence - problem.log_evidence})
     scale = np.nan if found.cheap_scale is None else found.cheap_scale[0]

@@ -72,11 +72,11 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
             rows.append({"clock": workers.clock, "n": last.n_evaluations, "error": error})
 
     way = settings["way"]
-    batches = {"batch": count, "initial": max(10, count)} if way == _BATCHES else {}
+    design = bqvi.Design(batch=count, initial=max(10, count)) if way == _BATCHES else None
     bqvi.vbmc(
         problem.log_joint, **problem.bounds(), budget=settings["budget"], tolerance=None, seed=seed,
         run=bqvi.Run(executor=workers, workers=None if way == _BATCHES else count, callback=look),
-        **batches,
+        design=design,
     )  # fmt: skip
     busy = workers.busy / (workers.clock * count)
     return sized(pd.DataFrame(rows).assign(busy=busy))

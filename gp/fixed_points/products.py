@@ -23,8 +23,7 @@ from gp.arrays import differences
 from gp.fixed_points.gram import Changes, Gram, gram_of, laid_out, of_gaps
 from gp.kernels.anova import Anova
 from gp.kernels.base import Pullback
-from gp.kernels.squared_exponential import SquaredExponential
-from gp.kernels.stationary import Stationary
+from gp.kernels.stationary import SquaredExponential, Stationary
 from gp.observations import Functional
 
 

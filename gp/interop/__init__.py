@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gp import kernels
 from gp.arrays import shown
-from gp.extras import needing
+from gp.imports import needing
 from gp.kernels.base import Kernel
 from gp.suggestions import did_you_mean
 

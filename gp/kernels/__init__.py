@@ -11,14 +11,18 @@ from gp.kernels.base import (
 from gp.kernels.by_column import ByColumn
 from gp.kernels.composite import Columns, Product, Sum
 from gp.kernels.mapped import Mapped
-from gp.kernels.matern import Matern12, Matern32, Matern52
 from gp.kernels.multiple import Multiple
 from gp.kernels.parameters import pack, scaled, unpack
 from gp.kernels.periodic import Periodic
 from gp.kernels.polynomial import Constant, Linear, QuadraticTrend
-from gp.kernels.rational_quadratic import RationalQuadratic
-from gp.kernels.squared_exponential import SquaredExponential
-from gp.kernels.stationary import Stationary
+from gp.kernels.stationary import (
+    Matern12,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    SquaredExponential,
+    Stationary,
+)
 from gp.kernels.tilted import Tilted
 from gp.kernels.white import White
 

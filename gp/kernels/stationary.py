@@ -1,4 +1,4 @@
-"""The base class of radial stationary kernels.
+"""Radial stationary kernels: the base class, squared exponential, rational quadratic and Matern kernels.
 
 k(x, y) = variance * phi(s),   s = sum_d (x_d - y_d)^2 / lengthscale_d^2,
 
@@ -10,18 +10,30 @@ phi' and phi'' (derivatives in s). With D_d = (x_d - y_d) / lengthscale_d^2,
     dk/d log lengthscale_d = -2 variance phi' (x_d - y_d)^2 / lengthscale_d^2
 
 There is one lengthscale per dimension ("automatic relevance determination") or one for all.
+
+The Matern kernels of half-integer order (Rasmussen & Williams 2006, Eq. 4.17), with a = sqrt(2 nu s):
+
+    nu = 1/2    variance * exp(-a)                      continuous functions
+    nu = 3/2    variance * (1 + a) exp(-a)              once differentiable
+    nu = 5/2    variance * (1 + a + a^2 / 3) exp(-a)    twice differentiable
+
+Slopes and curvatures are those of the profile as a function of s (da/ds = nu / a). The slope of nu = 1/2 and
+the curvature of nu = 3/2 are unbounded at s = 0, where they only ever multiply squared differences that
+vanish faster; they are taken as zero there.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from gp.arrays import Array, as_like, describe, is_torch, namespace
-from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, Pullback, parameter
+from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, Parameter, Pullback, parameter
 from gp.kernels.parameters import EACH
 
 
@@ -114,6 +126,127 @@ class Stationary(Homogeneous):
         return self.at_equal_points(x, -slope * inverse**2)
 
 
+@dataclass(frozen=True, eq=False)
+class SquaredExponential(Stationary):
+    """variance * exp(-s / 2), of infinitely differentiable functions (thesis Eq. 7.4).
+
+    Its lengthscale is a number or (D,), its variance a number (Rasmussen & Williams 2006, Eq. 4.9).
+    """
+
+    def profile(self, s: Array) -> Array:
+        half = -0.5 * s
+        return namespace(s).exp(half) if is_torch(half) else np.exp(half, out=half)
+
+    def slope(self, s: Array) -> Array:
+        return -0.5 * self.profile(s)
+
+    def slope_given(self, s: Array, k: Array) -> Array:
+        """Return -k / 2."""
+        return -0.5 * k
+
+    def curvature(self, s: Array) -> Array:
+        return 0.25 * self.profile(s)
+
+
+@dataclass(frozen=True, eq=False)
+class RationalQuadratic(Stationary):
+    """variance * (1 + s / (2 alpha))^(-alpha); alpha a positive number without a unit.
+
+    Squared exponentials are mixed over a Gamma distribution of inverse squared lengthscales; alpha ->
+    infinity gives the squared exponential (Rasmussen & Williams 2006, Eq. 4.19).
+    """
+
+    alpha: Array = parameter(1.0, "shape")
+
+    def profile(self, s: Array) -> Array:
+        return self._power(s, 0)
+
+    def slope(self, s: Array) -> Array:
+        return -0.5 * self._power(s, 1)
+
+    def slope_given(self, s: Array, k: Array) -> Array:
+        """Return -k / (2 b)."""
+        return -0.5 * k / (1 + s / (2 * as_like(self.alpha, s)))
+
+    def curvature(self, s: Array) -> Array:
+        return 0.25 * (1 + 1 / as_like(self.alpha, s)) * self._power(s, 2)
+
+    def _power(self, s: Array, order: int) -> Array:
+        """b^(-alpha - order), through the logarithm so that a large alpha loses no digits."""
+        xp, alpha = namespace(s), as_like(self.alpha, s)
+        return xp.exp(-(alpha + order) * xp.log1p(s / (2 * alpha)))
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        lengthscale, variance, alpha = super().parameters()
+        return lengthscale, alpha, variance
+
+    def with_parameters(self, values: Sequence[Array]) -> Self:
+        return super().with_parameters((values[0], values[2], values[1]))
+
+    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
+        k, stationary = super().with_pullback(x)
+        half = self.squared_distance(x, x) / 2
+
+        def pullback(weights: Array) -> Array:
+            excess = half / (self.alpha + half) - np.log1p(half / self.alpha)
+            alpha = self.alpha * np.vdot(weights, k * excess)
+            others = stationary(weights)
+            return np.concatenate([others[:-1], [float(alpha)], others[-1:]])
+
+        return k, pullback
+
+
+@dataclass(frozen=True, eq=False)
+class Matern12(Stationary):
+    """variance * exp(-r): the Ornstein-Uhlenbeck process in one dimension."""
+
+    def profile(self, s: Array) -> Array:
+        return namespace(s).exp(-safe_sqrt(s))
+
+    def slope(self, s: Array) -> Array:
+        a = safe_sqrt(s)
+        return _zero_at_origin(-namespace(s).exp(-a) / (2 * a), s)
+
+    def curvature(self, s: Array) -> Array:
+        a = safe_sqrt(s)
+        return _zero_at_origin(namespace(s).exp(-a) * (1 + a) / (4 * a**3), s)
+
+    derivatives = None  # type: ignore[assignment]  # the functions are continuous only
+    diagonal_derivatives = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, eq=False)
+class Matern32(Stationary):
+    """variance * (1 + a) exp(-a), a = sqrt(3) r."""
+
+    def profile(self, s: Array) -> Array:
+        a = safe_sqrt(3 * s)
+        return (1 + a) * namespace(s).exp(-a)
+
+    def slope(self, s: Array) -> Array:
+        return -1.5 * namespace(s).exp(-safe_sqrt(3 * s))
+
+    def curvature(self, s: Array) -> Array:
+        a = safe_sqrt(3 * s)
+        return _zero_at_origin(2.25 * namespace(s).exp(-a) / a, s)
+
+
+@dataclass(frozen=True, eq=False)
+class Matern52(Stationary):
+    """variance * (1 + a + a^2 / 3) exp(-a), a = sqrt(5) r."""
+
+    def profile(self, s: Array) -> Array:
+        a = safe_sqrt(5 * s)
+        return (1 + a + 5 / 3 * s) * namespace(s).exp(-a)
+
+    def slope(self, s: Array) -> Array:
+        a = safe_sqrt(5 * s)
+        return -5 / 6 * (1 + a) * namespace(s).exp(-a)
+
+    def curvature(self, s: Array) -> Array:
+        return 25 / 12 * namespace(s).exp(-safe_sqrt(5 * s))
+
+
 def squared_distance(x: Array, y: Array) -> Array:
     """Return sum_d (x_id - y_jd)^2, (n, m), exact for close points, twice differentiable in torch.
 
@@ -145,3 +278,8 @@ def diagonal_matrix(values: Array) -> Array:
     xp = namespace(values)
     identity = xp.eye(values.shape[0], dtype=values.dtype, device=values.device)
     return identity * values
+
+
+def _zero_at_origin(values: Array, s: Array) -> Array:
+    xp = namespace(s)
+    return xp.where(s > 0, values, xp.zeros_like(values))

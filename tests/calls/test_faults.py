@@ -148,7 +148,7 @@ def test_numpy_under_autodiff_gets_advice():
     for function in (lambda t: np.exp(-t.numpy().sum()), lambda t: -0.5 * np.dot(t.copy(), t)):
         for model in (LogJoint(function, 2, vectorised=False), LogJoint(function, 2)):
             with pytest.raises(bqvi.RunError, match="gradient=None"):
-                bqvi.fit(model, method="bq", steps=3, elbo_samples=2)
+                bqvi.fit(model, method="bq", steps=3, record=bqvi.Record(elbo_samples=2))
 
 
 @pytest.mark.parametrize("returned", ["text", None, 1j, [[1.0], [2.0, 3.0]]])
@@ -172,7 +172,7 @@ def test_a_gradient_may_use_autograd():
 
     model = LogJoint(lambda t: -0.5 * (t**2).sum(1), 2, gradient=gradient)
     for method, steps in (("bq", 10), ("pathwise", 3)):
-        fit = bqvi.fit(model, method=method, steps=steps, elbo_samples=2)
+        fit = bqvi.fit(model, method=method, steps=steps, record=bqvi.Record(elbo_samples=2))
         assert np.isfinite(fit.q.mean).all()
     with pytest.raises(EvaluationError, match="requires_grad=True"):
         Caller(Function(lambda t: -float(t @ t), lambda t: torch.tensor(t).sum().backward())).evaluate(POINTS)

@@ -308,6 +308,19 @@ def _fit_log_joint(function, dimension, log_gradient, model_vectorised, **given)
     return bqvi.fit(model, **given)
 
 
+def _with_records(call):
+    """The call, with the fields of its `bqvi.Design` and its `bqvi.Record` as arguments of their own."""
+
+    def called(*args, **given):
+        design = {name: given.pop(name) for name in tuple(given) if name in table(bqvi.Design)}
+        record = {name: given.pop(name) for name in ("metrics", "elbo_samples") if name in given}
+        if record:
+            given["record"] = bqvi.Record(given.pop("record", None), **record)
+        return call(*args, **given, **({"design": bqvi.Design(**design)} if design else {}))
+
+    return called
+
+
 _NEAR = Gaussian(np.zeros(2), np.eye(2))
 _MEASURES = (
     _NEAR,
@@ -334,7 +347,7 @@ _DATA = some(
 _Y = np.sin(_X[:, 0])
 _DOORS = {
     "integrate": Door(
-        bqvi.integrate,
+        _with_records(bqvi.integrate),
         {"measure": _NEAR, "budget": 9, "vectorised": True},
         {
             "measure": some(*_MEASURES),
@@ -359,7 +372,7 @@ _DOORS = {
         function="f",
     ),
     "fit": Door(
-        _fit_log_joint,
+        _with_records(_fit_log_joint),
         {
             "dimension": 2,
             "log_gradient": None,
@@ -402,7 +415,7 @@ _DOORS = {
         function="function",
     ),
     "fit with data": Door(
-        bqvi.fit,
+        _with_records(bqvi.fit),
         {"model": GaussianMixture(2, "full"), "data": _X, "method": "cavi", "steps": 3},
         {
             "model": some(GaussianMixture(2, np.eye(2)), LogisticRegression(2), GaussianMixture),
@@ -424,7 +437,7 @@ _DOORS = {
         },
     ),
     "vbmc": Door(
-        bqvi.vbmc,
+        _with_records(bqvi.vbmc),
         {"plausible_lower": [-1.0, -1.0], "plausible_upper": [1.0, 1.0], "budget": 8},
         {
             "lower": VECTOR,

@@ -105,7 +105,7 @@ def test_an_error_of_the_code_at_draws_of_a_record_stops_the_run(method):
             return missing_name  # noqa: F821
         return -0.5 * theta.square().sum(1)
 
-    choices = {"method": method, "samples": 5, "elbo_samples": 20, "steps": 3, "record": 1}
+    choices = {"method": method, "samples": 5, "record": bqvi.Record(1, elbo_samples=20), "steps": 3}
     with pytest.raises(bqvi.RunError, match="missing_name") as message:
         bqvi.fit(LogJoint(breaks, 2), **choices)
     assert isinstance(message.value.__cause__, bqvi.EvaluationError)
@@ -120,7 +120,9 @@ def test_numerical_failures_at_few_draws_of_a_record_are_left_out():
 
     model = LogJoint(fails_far_out, 2, vectorised=False)
     start = Gaussian(np.zeros(2), 0.9 * np.eye(2))
-    found = bqvi.fit(model, method="pathwise", start_from=start, steps=1, record=[0], elbo_samples=100)
+    found = bqvi.fit(
+        model, method="pathwise", start_from=start, steps=1, record=bqvi.Record([0], elbo_samples=100)
+    )
     outside = scipy.stats.norm.sf(1.5 / np.sqrt(0.9))  # a share of 6 % of the draws
     assert 0.0 < outside < 0.1
     # entropy + E[log joint], of the draws that did not fail: truncated to the left of 1.5

@@ -145,8 +145,8 @@ def test_memory_off_is_the_one_shot_estimator(process):
 def path(geometry, start, steps=20):
     """Every q of a run on the banana."""
     kept = []
-    bqvi.fit(LogJoint(banana, 2), method="bq", geometry=geometry, steps=steps, record=1, seed=1,
-             metrics={"watch": lambda q: kept.append(q) or 0.0}, elbo_samples=2,
+    bqvi.fit(LogJoint(banana, 2), method="bq", geometry=geometry, steps=steps, seed=1,
+             record=bqvi.Record(1, metrics={"watch": lambda q: kept.append(q) or 0.0}, elbo_samples=2),
              start_from=Gaussian(np.array(start), np.eye(2)))  # fmt: skip
     return list(itertools.pairwise(kept))
 
@@ -235,7 +235,9 @@ def test_faults_lose_no_good_evaluation(kind):
     model, errors = Faulty(kind), "infeasible" if kind in ("inf", "1e300") else None
     run = bqvi.Run(errors=errors)
     log_joint = LogJoint(model, 2, vectorised=False)
-    fit = bqvi.fit(log_joint, method="bq", budget=40 + 256, elbo_samples=256, seed=0, run=run)
+    fit = bqvi.fit(
+        log_joint, method="bq", budget=40 + 256, record=bqvi.Record(elbo_samples=256), seed=0, run=run
+    )
     spent = fit.state.step_evaluations
     assert fit.state.memory.n_failed == 5
     assert len(fit.state.memory) == spent - 5
@@ -271,7 +273,7 @@ def test_single_precision():
 def test_the_records_draws_are_protected_from_faults():
     """Five of the last record's 256 draws raise and are left out; if all raise, the error is the
     function's."""
-    chosen = {"method": "bq", "budget": 20 + 256, "elbo_samples": 256, "seed": 0}
+    chosen = {"method": "bq", "budget": 20 + 256, "record": bqvi.Record(elbo_samples=256), "seed": 0}
     spent = bqvi.fit(LogJoint(banana, 2), **chosen).state.step_evaluations
     model = Faulty("raise", at=[spent + i for i in (0, 40, 41, 100, 200)])
     fit = bqvi.fit(LogJoint(model, 2, vectorised=False), **chosen)
@@ -291,7 +293,7 @@ def test_a_record_leaves_out_overflows_and_counts_zero_densities(bad):
     def log_joint(theta):
         return torch.where(theta[:, 0] > 2.0, bad, -0.5 * theta.square().sum(1))
 
-    fit = bqvi.fit(LogJoint(log_joint, 2), method="bq", steps=0, elbo_samples=256)
+    fit = bqvi.fit(LogJoint(log_joint, 2), method="bq", steps=0, record=bqvi.Record(elbo_samples=256))
     assert_allclose(fit.elbo, -np.inf if bad == -np.inf else np.log(2 * np.pi), rtol=1e-12)
 
 
@@ -403,7 +405,9 @@ def test_values_alone_find_a_quadratic(level):
 def test_values_alone_on_the_banana():
     model = LogJoint(lambda theta: banana(torch.from_numpy(theta)).numpy(), 2, gradient=None)
     start = Gaussian(np.array([1.5, -1.0]), np.eye(2))
-    fit = bqvi.fit(model, method="bq", budget=80 + 4096, start_from=start, elbo_samples=4096, seed=0)
+    fit = bqvi.fit(
+        model, method="bq", budget=80 + 4096, start_from=start, record=bqvi.Record(elbo_samples=4096), seed=0
+    )
     best = 1.0457144  # closed form, maximised by Nelder and Mead
     assert best - fit.elbo < 0.02 + 4 * fit.trace["elbo_sd"][-1]
 

@@ -33,9 +33,9 @@ METHODS = {
 }
 OPTIONS = {
     "plain": {},
-    "records": {"record": 1, "elbo_samples": 3},
+    "records": {"record": bqvi.Record(1, elbo_samples=3)},
     "starts": {"starts": 3, "start_from": "random"},
-    "tolerance": {"record": 1, "elbo_samples": 2, "tolerance": 1e3},
+    "tolerance": {"record": bqvi.Record(1, elbo_samples=2), "tolerance": 1e3},
     "mean field": {"family": "mean-field"},
 }
 
@@ -66,7 +66,7 @@ def test_no_method_calls_the_log_joint_more_often_than_the_budget_allows(name, o
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"elbo_samples": 8, "record": 1}, {"starts": 2, "start_from": "random"}]
+    "options", [{}, {"record": bqvi.Record(1, elbo_samples=8)}, {"starts": 2, "start_from": "random"}]
 )
 def test_batches_that_are_called_again_point_by_point_are_counted(options):
     for budget in (9, 30, 41):
@@ -79,11 +79,13 @@ def test_batches_that_are_called_again_point_by_point_are_counted(options):
 def test_a_larger_budget_is_added_to_what_was_spent():
     log_joint = Counting()
     model = LogJoint(log_joint, 2)
-    found = bqvi.fit(model, method="bq", budget=17, elbo_samples=3, tolerance=None)
-    found = bqvi.fit(model, method="bq", budget=30, elbo_samples=3, tolerance=None, resume=found)
+    found = bqvi.fit(model, method="bq", budget=17, record=bqvi.Record(elbo_samples=3), tolerance=None)
+    found = bqvi.fit(
+        model, method="bq", budget=30, record=bqvi.Record(elbo_samples=3), tolerance=None, resume=found
+    )
     assert log_joint.points == found.n_evaluations == 30
     with pytest.raises(ValueError, match="budget is 20; 30 evaluations have been made: raise it"):
-        bqvi.fit(model, method="bq", budget=20, elbo_samples=3, resume=found)
+        bqvi.fit(model, method="bq", budget=20, record=bqvi.Record(elbo_samples=3), resume=found)
 
 
 class Looking(Clusters):
@@ -118,7 +120,7 @@ def test_data_are_counted_likewise(choices):
 
 def test_a_log_joint_of_data_is_counted_per_datum():
     x = np.random.default_rng(0).normal(size=(30, 2))
-    for options in ({"minibatch": 5}, {"minibatch": 5, "elbo_samples": 2, "record": 4}, {}):
+    for options in ({"minibatch": 5}, {"minibatch": 5, "record": bqvi.Record(4, elbo_samples=2)}, {}):
         found = bqvi.fit(Marginal(Clusters(2, np.eye(2))), torch.tensor(x), "pathwise", budget=400, **options)
         assert 300 < found.n_evaluations <= 400
 

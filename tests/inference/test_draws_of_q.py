@@ -225,9 +225,9 @@ class Tally:
     "options",
     [
         {},
-        {"record": 1, "elbo_samples": 3},
+        {"record": bqvi.Record(1, elbo_samples=3)},
         {"starts": 3, "start_from": "random"},
-        {"starts": 2, "start_from": "random", "elbo_samples": 2, "record": 2},
+        {"starts": 2, "start_from": "random", "record": bqvi.Record(2, elbo_samples=2)},
     ],
 )
 @pytest.mark.parametrize("how", ["alone", "jobs", "threads", "bounds"])
@@ -249,7 +249,7 @@ def test_no_call_exceeds_the_budget_however_calls_are_made(method, options, how,
 
 @pytest.mark.parametrize("method", [*METHODS, "bq"])
 @pytest.mark.parametrize(
-    "options", [{}, {"record": 1, "elbo_samples": 2}, {"starts": 2, "start_from": "random"}]
+    "options", [{}, {"record": bqvi.Record(1, elbo_samples=2)}, {"starts": 2, "start_from": "random"}]
 )
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), SystemExit(3), NameError("thetta"), ValueError("outside")]
@@ -287,7 +287,7 @@ def test_an_exit_at_any_call_keeps_what_returned_and_the_budget_holds(method, op
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
-    "options", [{}, {"minibatch": 7}, {"minibatch": 7, "starts": 2}, {"elbo_samples": 2}]
+    "options", [{}, {"minibatch": 7}, {"minibatch": 7, "starts": 2}, {"record": bqvi.Record(elbo_samples=2)}]
 )
 def test_the_terms_of_a_model_with_data_stay_within_the_budget(method, options):
     for budget in (130, 400, 1000):

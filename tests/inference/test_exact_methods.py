@@ -215,7 +215,9 @@ def test_steps_in_the_covariance_leave_the_cone_and_euclidean_steps_do_not():
         steps=200,
         schedule=bqvi.Exponential(1e-2),
         geometry=bqvi.Euclidean({"means": 0.1}),
-        metrics={"lowest": lowest_eigenvalue, "alpha": lambda q: q["weights"].concentration.min()},
+        record=bqvi.Record(
+            metrics={"lowest": lowest_eigenvalue, "alpha": lambda q: q["weights"].concentration.min()}
+        ),
     )
     assert len(ours.trace) == 201
     assert ours.trace["lowest"].min() > 0.0
@@ -245,9 +247,10 @@ def test_huge_euclidean_steps_stay_inside(method, rate):
         start_from=start,
         steps=400,
         schedule=bqvi.Adam(rate),
-        record=1,
+        record=bqvi.Record(
+            1, metrics={"lowest": lowest_eigenvalue, "alpha": lambda q: q["weights"].concentration.min()}
+        ),
         tolerance=1e-300,
-        metrics={"lowest": lowest_eigenvalue, "alpha": lambda q: q["weights"].concentration.min()},
     )
     assert len(found.trace) > 100
     assert found.trace["lowest"].min() > 0.0
@@ -265,9 +268,10 @@ def test_natural_steps_of_single_data_stay_inside(schedule):
         minibatch=1,
         start_from=start,
         steps=300,
-        record=1,
+        record=bqvi.Record(
+            1, metrics={"lowest": lowest_eigenvalue, "alpha": lambda q: q["weights"].concentration.min()}
+        ),
         schedule=schedule,
-        metrics={"lowest": lowest_eigenvalue, "alpha": lambda q: q["weights"].concentration.min()},
     )
     assert found.trace["lowest"].min() > 0.0
     assert found.trace["alpha"].min() > 0.0

@@ -45,7 +45,7 @@ def test_half_bounded_parameters(gradient):
 def test_the_elbo_of_fresh_draws_has_the_jacobian():
     model = LogJoint(log_gamma, 2, gradient=slope, **BOX)
     kept = bqvi.fit(model, method="bq", budget=60, seed=0)
-    fresh = bqvi.fit(model, method="bq", budget=60 + 400, elbo_samples=400, seed=0)
+    fresh = bqvi.fit(model, method="bq", budget=60 + 400, record=bqvi.Record(elbo_samples=400), seed=0)
     np.testing.assert_array_equal(kept.q.mean, fresh.q.mean)
     assert abs(kept.elbo - fresh.elbo) < 4.0 * fresh.trace["elbo_sd"][-1] + 4.0 * kept.trace["elbo_sd"][-1]
 

@@ -57,7 +57,9 @@ def test_an_interrupt_between_two_points_loses_neither_round(tmp_path, name, at,
     both.
     """
     choices, start = ROUNDS[name]
-    choices = {**choices, "elbo_samples": 2, "seed": 0} | ({} if start is None else {"start_from": start})
+    choices = {**choices, "record": bqvi.Record(elbo_samples=2), "seed": 0} | (
+        {} if start is None else {"start_from": start}
+    )
     whole = bqvi.fit(LogJoint(Stops(None, 0), 2, vectorised=False), budget=30, **choices)
     log_joint = Stops(error(), at)
     model = LogJoint(log_joint, 2, vectorised=False)
@@ -125,11 +127,11 @@ def test_a_failure_after_a_round_keeps_its_evaluations(error, monkeypatch):
     model = LogJoint(log_joint, 2, vectorised=False)
     method = BayesianQuadrature(3, initial_nodes=3, process="separable")
     with pytest.raises((bqvi.RunInterrupted, bqvi.RunError)) as caught:
-        bqvi.fit(model, method=method, steps=20, elbo_samples=2)
+        bqvi.fit(model, method=method, steps=20, record=bqvi.Record(elbo_samples=2))
     assert len(log_joint.returned) == 9
     assert_array_equal(known_to(caught.value.state)[0], log_joint.returned)
     assert caught.value.n_evaluations == 9
-    found = bqvi.fit(model, method=method, steps=20, elbo_samples=2, resume=caught.value)
+    found = bqvi.fit(model, method=method, steps=20, record=bqvi.Record(elbo_samples=2), resume=caught.value)
     assert len(np.unique(log_joint.returned, axis=0)) == len(log_joint.returned) == found.n_evaluations
 
 

@@ -88,7 +88,11 @@ def log_posterior(model, x, q):
 def test_log_posterior_never_falls_and_is_what_the_trace_says(seed, k):
     model, x = problem(seed, k)
     found = bqvi.fit(
-        model, x, family="point", steps=30, metrics={"own": lambda q: log_posterior(model, x, q)}
+        model,
+        x,
+        family="point",
+        steps=30,
+        record=bqvi.Record(metrics={"own": lambda q: log_posterior(model, x, q)}),
     )
     elbo = found.trace["elbo"]
     np.testing.assert_allclose(elbo, found.trace["own"], rtol=1e-9)

@@ -64,10 +64,12 @@ CASES = {
 SAME = ("iteration", "step_evaluations", "samples", "elbo", "elbo_sd", "bound", "size")
 
 
-def run(name, **changes):
+def run(name, record=None, metrics=None, **changes):
     model, data, choices = CASES[name]
-    metrics = {"size": lambda q: float(sum(np.abs(np.asarray(e)).sum() for e in q.natural))}
-    return bqvi.fit(model, data, **{"steps": 12, "seed": 3, "metrics": metrics, **choices, **changes})
+    metrics = metrics or {"size": lambda q: float(sum(np.abs(np.asarray(e)).sum() for e in q.natural))}
+    choices = {"steps": 12, "seed": 3, **choices, **changes}
+    asked = bqvi.Record(record, metrics=metrics, elbo_samples=choices.pop("elbo_samples", None))
+    return bqvi.fit(model, data, record=asked, **choices)
 
 
 def assert_identical(found, expected):
@@ -160,7 +162,7 @@ def test_an_interrupt_in_a_metric_loses_nothing(name, at):
 def test_a_log_joint_that_fails_at_a_call_loses_nothing(error, method):
     def fit(trip, **changes):
         model = LogJoint(lambda theta: (trip(), -((theta - 1.0) ** 2).sum(-1))[1], 2)
-        choices = {"record": 100, "elbo_samples": 32, "start_from": START} | changes
+        choices = {"record": bqvi.Record(100, elbo_samples=32), "start_from": START} | changes
         return bqvi.fit(model, method=method, steps=9, seed=1, **choices)
 
     expected = fit(lambda: None)
@@ -194,7 +196,7 @@ def test_a_log_joint_that_is_not_finite_stops_the_run_with_what_it_has(bad, meth
     message = (
         rf"iteration 4: EvaluationError: the log joint is -?{abs(bad)} at x0 = .*, x1 = .*finite.*mean over"
     )
-    choices = {"steps": 9, "record": 100, "elbo_samples": 32, "start_from": START}
+    choices = {"steps": 9, "record": bqvi.Record(100, elbo_samples=32), "start_from": START}
     with pytest.raises(bqvi.RunError, match=message) as caught:
         bqvi.fit(LogJoint(log_joint, 2), method=method, **choices)
     partial = caught.value.result()
@@ -226,7 +228,13 @@ def test_several_starts_that_are_interrupted_keep_those_that_ended():
     trip = Trip(KeyboardInterrupt(), 14)  # six records a start
     with pytest.raises(bqvi.RunInterrupted) as caught:
         bqvi.fit(
-            MIXTURE, X, steps=5, starts=3, tolerance=1e-12, seed=4, metrics={"m": lambda q: trip() or 0.0}
+            MIXTURE,
+            X,
+            steps=5,
+            starts=3,
+            tolerance=1e-12,
+            seed=4,
+            record=bqvi.Record(metrics={"m": lambda q: trip() or 0.0}),
         )
     assert len(caught.value.result().start_elbos) == 3
     assert caught.value.result().start_elbos[:2] == whole.start_elbos[:2]
@@ -281,7 +289,7 @@ def test_a_start_that_fails_leaves_the_others(monkeypatch):
             raise RuntimeError("the first start's first record")
         return 0.0
 
-    found = bqvi.fit(MIXTURE, X, steps=5, starts=3, seed=4, metrics={"m": fails_once})
+    found = bqvi.fit(MIXTURE, X, steps=5, starts=3, seed=4, record=bqvi.Record(metrics={"m": fails_once}))
     assert len(found.start_elbos) == 3
     assert np.isnan(found.start_elbos[0])
     assert found.elbo == max(found.start_elbos[1:])
@@ -291,7 +299,7 @@ def test_an_error_when_every_start_fails():
     with pytest.raises(
         bqvi.RunError, match="at iteration 0: RuntimeError: every start failed; the last: division"
     ):
-        bqvi.fit(MIXTURE, X, steps=5, starts=2, seed=4, metrics={"m": lambda q: 1 / 0})
+        bqvi.fit(MIXTURE, X, steps=5, starts=2, seed=4, record=bqvi.Record(metrics={"m": lambda q: 1 / 0}))
 
 
 def test_a_singular_matrix_is_an_error_with_advice():

@@ -263,7 +263,7 @@ def test_a_weight_that_two_layers_share_is_one_parameter():
 
 def test_a_record_counts_what_it_asks_for_and_the_budget_holds():
     x = images()
-    fit = bqvi.fit(small(), x, "pathwise", minibatch=20, budget=400, elbo_samples=2, record=[])
+    fit = bqvi.fit(small(), x, "pathwise", minibatch=20, budget=400, record=bqvi.Record([], elbo_samples=2))
     assert fit.n_evaluations <= 400
     assert fit.trace["record_evaluations"][-1] == 2 * len(x)
     fresh = elbo_draws(fit.problem.model, fit.q, x, 200, 0)

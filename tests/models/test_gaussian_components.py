@@ -291,7 +291,9 @@ def test_draws_see_the_same_model(shape):
         rtol=1e-8,
         atol=1e-8,
     )
-    summed = bqvi.fit(Marginal(model), x, "pathwise", start_from=q, steps=0, elbo_samples=400)
+    summed = bqvi.fit(
+        Marginal(model), x, "pathwise", start_from=q, steps=0, record=bqvi.Record(elbo_samples=400)
+    )
     assert summed.elbo > found.elbo - 7.0 * summed.trace["elbo_sd"][-1]
 
 

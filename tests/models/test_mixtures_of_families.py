@@ -232,7 +232,9 @@ def test_a_point_estimate_of_sticks_says_where_a_learnt_concentration_has_no_max
 def test_draws_of_a_mixture_with_uniform_weights():
     """Components are summed out: the ELBO ends below the evidence, which enumeration gives."""
     mixture = settled(Mixture(UniformWeights(2), poisson(2.0, 0.7)), COUNTS)
-    found = bqvi.fit(Marginal(mixture), COUNTS, "pathwise", steps=60, elbo_samples=200, seed=0)
+    found = bqvi.fit(
+        Marginal(mixture), COUNTS, "pathwise", steps=60, record=bqvi.Record(elbo_samples=200), seed=0
+    )
     evidence = log_evidence(
         8, 2, lambda counts: counts.sum() * np.log(0.5), lambda rows: negative_binomial(COUNTS[rows])
     )

@@ -77,10 +77,13 @@ def test_memory_holds_the_values_of_the_log_joint_of_now():
 
 
 def test_runs_with_memory_reach_the_optimum_of_many_natural_steps():
-    fit = bqvi.fit(MODEL, method="bq", start_from=START, steps=30, seed=0, elbo_samples=32)
+    fit = bqvi.fit(
+        MODEL, method="bq", start_from=START, steps=30, seed=0, record=bqvi.Record(elbo_samples=32)
+    )
     slow = bqvi.fit(
         MODEL, method=bqvi.gradients.Pathwise(20, "sticking-the-landing"), geometry=bqvi.Riemannian(),
-        schedule=bqvi.Cosine(0.5, 100), start_from=START, steps=100, seed=0, elbo_samples=32,
+        schedule=bqvi.Cosine(0.5, 100), start_from=START, steps=100, seed=0,
+        record=bqvi.Record(elbo_samples=32),
     )  # fmt: skip
     assert elbo(fit.q) > elbo(slow.q) - 1e-2
     assert float(fit.q.kl(slow.q)) < 0.02

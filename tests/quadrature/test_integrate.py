@@ -450,14 +450,16 @@ def test_stopped_saved_and_resumed(method, tmp_path):
 
 
 def test_a_criterion_of_the_users_chooses_the_nodes():
-    found = bqvi.integrate(bump, GAUSSIAN, 20, acquisition=UncertaintySampling(), batch=1)
+    found = bqvi.integrate(bump, GAUSSIAN, 20, design=bqvi.Design(batch=1, acquisition=UncertaintySampling()))
     assert found.mean == pytest.approx(TRUTH, rel=0.05)
     assert len(found.trace) == 13  # eight, then one at a time
 
 
 def test_a_criterion_over_a_finite_measure():
     points = np.random.default_rng(2).standard_normal((25, 2))
-    found = bqvi.integrate(bump, Empirical(points), 16, acquisition=IntegralVarianceReduction(), batch=2)
+    found = bqvi.integrate(
+        bump, Empirical(points), 16, design=bqvi.Design(batch=2, acquisition=IntegralVarianceReduction())
+    )
     assert len(np.unique(found.nodes.round(9), axis=0)) == 16
     assert {tuple(row) for row in found.nodes.round(9)} <= {tuple(row) for row in points.round(9)}
     assert found.mean == pytest.approx(bump(points).mean(), rel=0.1)
@@ -508,8 +510,8 @@ def test_an_integrand_that_raises():
         ({"method": "bayes"}, ValueError, "method is 'bayes'"),
         ({"budget": 2}, ValueError, "budget is 2"),
         ({"budget": 2.5}, TypeError, "budget is 2.5"),
-        ({"initial": 30, "budget": 20}, ValueError, "below the initial design of 30"),
-        ({"batch": 0}, ValueError, "batch is 0"),
+        ({"design": bqvi.Design(initial=30), "budget": 20}, ValueError, "below initial, 30"),
+        ({"design": bqvi.Design(cheap=bump)}, ValueError, "design.cheap is .* integrate cannot use"),
         ({"tolerance": -1.0}, ValueError, "tolerance"),
         ({"noise_sd": -1.0}, ValueError, "noise_sd"),
         ({"noise_sd": "learn"}, ValueError, "noise_sd"),
@@ -523,7 +525,7 @@ def test_an_integrand_that_raises():
         ({"noise_sd": 0.1, "method": "wsabi-l"}, ValueError, "it is of 'bq' only"),
         ({"gradient": "yes"}, ValueError, "gradient is 'yes'"),
         ({"gradient": bump, "log": True}, ValueError, "gradient"),
-        ({"acquisition": "eig"}, TypeError, "acquisition is 'eig'"),
+        ({"design": bqvi.Design(acquisition="eig")}, TypeError, "design.acquisition is 'eig'"),
         ({"resume": "no such file"}, FileNotFoundError, "no such file"),
         ({"method": "qmc", "replicates": 2}, ValueError, "replicates is 2"),
         ({"seed": "a"}, TypeError, "seed is 'a'"),

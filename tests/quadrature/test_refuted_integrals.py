@@ -133,7 +133,7 @@ def test_one_at_a_time_some_nodes_are_tests_too():
     def log_f(x):
         return -0.1 * np.sum(x**2, axis=1)
 
-    found = bqvi.integrate(log_f, LINE, 40, log=True, batch=1)
+    found = bqvi.integrate(log_f, LINE, 40, log=True, design=bqvi.Design(batch=1))
     assert np.sum(~np.isnan(found.state.log_weights)) == 10
     assert found.converged
 
@@ -147,7 +147,7 @@ def test_a_step_of_one_node_is_one_evaluation(batch):
 
     measure = gp.measures.Gaussian(np.zeros(2), np.eye(2))
     for budget in range(9, 16):
-        found = bqvi.integrate(log_f, measure, budget, log=True, batch=batch)
+        found = bqvi.integrate(log_f, measure, budget, log=True, design=bqvi.Design(batch=batch))
         assert found.n_evaluations == budget
 
 

@@ -22,7 +22,10 @@ STANDARD = Gaussian(np.zeros(2), np.ones(2))
 
 def test_a_criterion_chooses_nodes_of_a_function_that_grows():
     found = bqvi.integrate(
-        lambda x: np.exp(x[:, 0] ** 2 / 4), STANDARD, 14, acquisition=UncertaintySampling(), batch=2
+        lambda x: np.exp(x[:, 0] ** 2 / 4),
+        STANDARD,
+        14,
+        design=bqvi.Design(batch=2, acquisition=UncertaintySampling()),
     )
     assert "axes" in found.state.fits.hyperparameters
     assert found.n_evaluations == 14

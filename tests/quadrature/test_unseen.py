@@ -113,7 +113,7 @@ def test_a_share_of_the_nodes_is_from_the_sobol_sequence():
         return np.exp(-0.5 * ((x - 0.3) ** 2).sum(axis=1))
 
     for budget, batch in ((50, None), (30, 1)):
-        state = bqvi.integrate(f, standard(2), budget, batch=batch).state
+        state = bqvi.integrate(f, standard(2), budget, design=bqvi.Design(batch=batch)).state
         assert DESIGN.checks * budget <= state.sobol.sum() < DESIGN.checks * budget + 8
         sequence = scrambled_sobol(2, int(state.sobol.sum()), 0)
         np.testing.assert_allclose(state.u[state.sobol], standard(2).from_unit_cube(sequence))

@@ -132,7 +132,11 @@ def test_a_point_that_is_chosen_twice_is_evaluated_twice():
             TypeError,
             "use method='bq'",
         ),
-        (lambda: bqvi.fit.steps(FLAT, method="bq", elbo_samples=20).ask(), ValueError, "elbo_samples is 20"),
+        (
+            lambda: bqvi.fit.steps(FLAT, method="bq", record=bqvi.Record(elbo_samples=20)).ask(),
+            ValueError,
+            "elbo_samples is 20",
+        ),
         (
             lambda: bqvi.fit(FLAT, method="bq", run=bqvi.Run(workers=4)),
             ValueError,

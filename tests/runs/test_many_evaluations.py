@@ -27,7 +27,10 @@ def earlier():
 def test_integrate():
     measure = measures.Gaussian(np.zeros(2), np.eye(2))
     found = bqvi.integrate(
-        lambda x: np.sin(1.5 * x[:, 0]) ** 2 * np.cos(x[:, 1]), measure, MANY, initial=MANY
+        lambda x: np.sin(1.5 * x[:, 0]) ** 2 * np.cos(x[:, 1]),
+        measure,
+        MANY,
+        design=bqvi.Design(initial=MANY),
     )
     exact = 0.5 * (1 - np.exp(-4.5)) * np.exp(-0.5)
     assert found.n_evaluations == MANY
@@ -39,7 +42,12 @@ def test_integrate():
 def test_integrate_of_a_logarithm(method):
     measure = measures.Gaussian(np.zeros(2), 3 * np.eye(2))
     found = bqvi.integrate(
-        lambda x: log_joint(x) - measure.log_density(x), measure, MANY + 3, method, log=True, initial=MANY
+        lambda x: log_joint(x) - measure.log_density(x),
+        measure,
+        MANY + 3,
+        method,
+        log=True,
+        design=bqvi.Design(initial=MANY),
     )
     assert found.n_evaluations == MANY + 3
     assert found.converged

@@ -53,14 +53,13 @@ def mixture(**given):
         (integrate, {"method": ARRAY}, "method is array"),
         (integrate, {"gradient": ARRAY}, "gradient is array"),
         (fit, {"vectorised": ARRAY}, "vectorised is array"),
-        (vbmc, {"acquisition": ARRAY}, "acquisition is array"),
+        (vbmc, {"design": bqvi.Design(acquisition=ARRAY)}, "design.acquisition is array"),
         (vbmc, {"plausible_lower": RAGGED}, "plausible_lower is .*rows differ"),
         (vbmc, {"plausible_lower": np.array([1j])}, "plausible_lower is array"),
         (vbmc, {"lower": 3.0}, "x0 has plausible_lower = -1 .* outside of its bounds, lower = 3"),
         (vbmc, {"lower": np.nan}, "x0 has lower = nan"),
         (vbmc, {"noise_sd": 1e308}, "noise_sd is 1e.308; its square"),
         (vbmc, {"tolerance": 10**400}, "tolerance is 1000"),
-        (fit_bq, {"metrics": ARRAY}, "metrics is a ndarray"),
         (fit_bq, {"resume": "."}, "is a folder, and no saved run"),
         (fit_bq, {"lower": [0.0, np.inf], "upper": np.inf}, "x1 has lower and upper both at inf"),
         (fit_bq, {"plausible_upper": torch.zeros(3, requires_grad=True)}, "plausible_upper"),
@@ -119,7 +118,7 @@ def test_an_unknown_keyword_gets_a_suggestion(door, given, message):
 
 
 def test_integers_of_numpy_are_integers():
-    found = integrate(initial=np.int64(6))
+    found = integrate(design=bqvi.Design(initial=np.int64(6)))
     assert found.n_evaluations == 12
     log_joint = bqvi.integrate(lambda x: x.sum(axis=1), Uniform(0.0, 1.0), np.int64(12))
     assert log_joint.n_evaluations == 12

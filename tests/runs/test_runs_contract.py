@@ -234,11 +234,11 @@ OPTIONS = {
     "noise as a function": ("integrate bq", {"noise_sd": lambda x: 0.1}),
     "replicates": ("integrate qmc", {"replicates": 5}),
     "a tolerance": ("integrate bq", {"tolerance": 1e-9}),
-    "many at once": ("vbmc", {"batch": 7}),
+    "many at once": ("vbmc", {"design": bqvi.Design(batch=7)}),
     "noise": ("vbmc", {"noise_sd": 0.1}),
     "a start": ("vbmc", {"start": [[0.1, 0.2], [0.3, 0.4]]}),
     "evaluations made before": ("vbmc", {"evaluations": (np.eye(2), np.array([-0.6, -0.5]))}),
-    "a large first design": ("vbmc with gradients", {"initial": 12}),
+    "a large first design": ("vbmc with gradients", {"design": bqvi.Design(initial=12)}),
 }
 
 

@@ -85,7 +85,8 @@ def test_the_centred_schools_are_found_by_few_gradients():
 def test_noise_known_or_not():
     problem = known_posteriors.rosenbrock(2)
     for sd, by in ((0.5, "imiqr"), (0.5, "viqr"), ("unknown", "imiqr")):
-        options = {"noise_sd": sd, "acquisition": by, "budget": 40, "tolerance": None}
+        design = bqvi.Design(acquisition=by)
+        options = {"noise_sd": sd, "design": design, "budget": 40, "tolerance": None}
         found = bqvi.vbmc(problem.noisy(0.5, 0), **problem.bounds(), **options)
         assert abs(found.log_evidence - problem.log_evidence) < 4 * found.log_evidence_sd < 2.0
 
@@ -151,10 +152,9 @@ def test_earlier_evaluations_count():
     ("options", "error", "message"),
     [
         ({"budget": 3}, ValueError, "budget is 3"),
-        ({"batch": 0}, ValueError, "batch is 0"),
-        ({"acquisition": "eiv"}, ValueError, "acquisition is 'eiv'"),
-        ({"initial": 1}, ValueError, "initial is 1"),
-        ({"initial": 50, "budget": 20}, ValueError, "below initial"),
+        ({"design": 5}, TypeError, "design is 5; it must be a bqvi.Design"),
+        ({"design": bqvi.Design(acquisition="eiv")}, ValueError, "design.acquisition is 'eiv'"),
+        ({"design": bqvi.Design(initial=50), "budget": 20}, ValueError, "below initial"),
         ({"tolerance": -1.0}, ValueError, "tolerance is -1"),
         ({"seed": None}, TypeError, "seed is None"),
         ({"resume": 3}, TypeError, "resume is 3"),

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.checks import require_one_of
 from experiments.problems.reference.eight_schools import eight_schools
 from experiments.problems.reference.garch import garch
 from experiments.problems.reference.gp_regression import gp_regression
@@ -32,6 +31,7 @@ from experiments.problems.reference.regression import (
 )
 from experiments.problems.reference.target import Target
 from experiments.problems.reference.two_normals import two_normals
+from gp.checks import require_one_of
 
 __all__ = ["MODELS", "Reference", "load_reference"]
 

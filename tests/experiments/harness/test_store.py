@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from experiments.harness import store
-from experiments.harness.provenance import Record
+from experiments.harness.provenance import RunRecord
 
 FRAME = pd.DataFrame({"n": np.arange(40), "error": np.random.default_rng(0).standard_normal(40), "case": "a"})
-RECORD = Record("toy", "a", {"n": 3}, 0, "1.0", "abc", {"numpy": "2"}, "3.11", "linux", "x86", 1.5, "2026")
+RECORD = RunRecord("toy", "a", {"n": 3}, 0, "1.0", "abc", {"numpy": "2"}, "3.11", "linux", "x86", 1.5, "2026")
 MANIFEST = store.Manifest(
     "toy", "1.0", "bqvi run toy", True, (0, 1), (store.PlannedCase("a", {}, "d"),), "abc"
 )

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used (SPEC 1 of Scientific Python)."""
+"""Imports: of names when they are first used (SPEC 1 of Scientific Python), and of packages of an extra."""
 
 from __future__ import annotations
 
@@ -6,11 +6,44 @@ import ast
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from gp.extras import needing
 from gp.suggestions import did_you_mean
+
+_EXTRAS = {
+    "arviz": ("h5netcdf", "h5py", "xarray"),
+    "botorch": ("botorch", "gpytorch", "linear_operator"),
+    "numpyro": ("jax", "numpyro"),
+    "plot": ("matplotlib",),
+    "pymc": ("pymc",),
+    "ray": ("ray",),
+    "sklearn": ("sklearn",),
+    "stan": ("bridgestan", "httpstan"),
+    "torch": ("torch",),
+}
+
+
+@contextmanager
+def needing() -> Iterator[None]:
+    """A context for imports of packages that belong to an extra, as in ``pip install "bqvi[plot]"``.
+
+    Raises
+    ------
+    ImportError
+        Where such a package is not installed; the message names the package and the extra.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        for extra, packages in _EXTRAS.items():
+            if package in packages:
+                raise ImportError(
+                    f'this needs {package}, which is not installed: pip install "bqvi[{extra}]"', name=package
+                ) from None
+        raise
 
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
