@@ -80,6 +80,7 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         learning,
         modes,
         pooled_draws,
+        rescaling,
         steps,
         surrogate,
         user_units,
@@ -120,8 +121,8 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "isolated evaluations": [
             (feasibility, "_isolated", lambda good, bad, distances: np.zeros(len(bad), bool))
         ],
-        "map of scales from gradients": [(learning, "scaling_from_gradients", lambda *_: None)],
-        "map of scales from values": [(learning, "with_map_of_draws", lambda *_: None)],
+        "map of scales from gradients": [(rescaling, "scaling_from_gradients", lambda *_: None)],
+        "map of scales from values": [(rescaling, "_most_likely", lambda *_: None)],
         "user's units": [(user_units.UserUnits, "of", lambda *_: None)],
         "map before convergence": [
             (run, "with_scales", lambda self, before, reached, estimate: (reached, estimate))

@@ -5,10 +5,8 @@
 Where the effective sample size of the draws is tiny in two records, q and the frame are initialised again,
 from Laplace's approximation of the surrogate and then from the best evaluations. Where the posterior extends
 beyond the draws of q (:mod:`pooled_draws`), the next step begins with a q that has components there. Each
-time the number of evaluations has grown by a factor, and as soon as there are gradients enough, a map for
-scales that depend on a coordinate is fitted: to gradients where there is one after which gradients are
-affine, and from values alone by their evidence (:mod:`rescaling`). A map of gradients is kept as long as
-gradients are closer to affine with it than without.
+time the number of evaluations has grown by a factor, and as soon as there are gradients enough, other maps
+for scales that depend on a coordinate are tried (:mod:`rescaling`).
 """
 
 from __future__ import annotations
@@ -24,17 +22,12 @@ from bqvi.variational_bmc.correction import Correction, correct, moments_of, pol
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, turned, turns
 from bqvi.variational_bmc.frame_selection import Candidate, evaluated_box, next_frame, rescaled, selected
-from bqvi.variational_bmc.gradient_scaling import (
-    FittedScaling,
-    fewest_gradients,
-    is_of_use,
-    scaling_from_gradients,
-)
+from bqvi.variational_bmc.gradient_scaling import fewest_gradients
 from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.modes import pooled_within
 from bqvi.variational_bmc.new_starts import annealed, laplace
 from bqvi.variational_bmc.pooled_draws import pool_of
-from bqvi.variational_bmc.rescaling import wasteful, with_map_of_draws, with_map_of_gradients
+from bqvi.variational_bmc.rescaling import wasteful, with_other_map
 from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, RESTARTS, SCALINGS
 from bqvi.variational_bmc.state import Estimate, InferenceStep, State, settled
 from bqvi.variational_bmc.surrogate import Surrogate
@@ -43,10 +36,6 @@ from bqvi.variational_bmc.variational import Box, DiagonalMixture, climb, pruned
 
 def learn(state: State, step: InferenceStep) -> tuple[State, Estimate]:
     """Fit the surrogate, maximise its ELBO and weight draws; the state keeps the start of the next step."""
-    begins = not state.rows
-    fitted = scaling_from_gradients(state.evaluations.censored) if begins else None
-    if fitted is not None:
-        state = with_map_of_gradients(state, fitted) or state
     before, (state, estimate) = state, _learned(state, step)
     if (due := _map_due(state)) or step.final:
         without = _without_contradicted(before, state, estimate.surrogate)
@@ -54,7 +43,7 @@ def learn(state: State, step: InferenceStep) -> tuple[State, Estimate]:
             return learn(without, step)
     if not due:
         return state, estimate
-    other = _with_map(state, estimate, fitted, step) if begins else with_scales(state, estimate, step)
+    other = with_scales(state, estimate, step)
     return (replace(state, scaled_at=len(state)), estimate) if other is None else other
 
 
@@ -78,35 +67,20 @@ def _without_contradicted(state: State, reached: State, surrogate: Surrogate) ->
 
 def _map_due(state: State) -> bool:
     """Whether another map of scales is tried: evaluations have grown, or gradients are now enough for one."""
-    needed = fewest_gradients(state.evaluations.points.shape[1])
-    first = state.evaluations.gradients is not None and state.scaled_at < needed <= len(state)
+    enough = fewest_gradients(state.evaluations.points.shape[1])
+    first = state.evaluations.gradients is not None and state.scaled_at < enough <= len(state)
     return first or len(state) >= SCALINGS.often * state.scaled_at
 
 
 def with_scales(state: State, estimate: Estimate, step: InferenceStep) -> tuple[State, Estimate] | None:
     """The result with another map of scales that depend on a coordinate, or without; None if none is better.
 
-    A map that was fitted to few gradients may be of no use for more, and is tested again.
-
     Parameters
     ----------
     state : the state, with its frame. estimate : the estimate in that frame. step : the settings and the
         seed.
     """
-    now = state.frame.scaling
-    if now is not None and now.sheared and is_of_use(now, state.evaluations.censored):
-        return None
-    return _with_map(state, estimate, scaling_from_gradients(state.evaluations.censored), step)
-
-
-def _with_map(
-    state: State, estimate: Estimate, fitted: FittedScaling | None, step: InferenceStep
-) -> tuple[State, Estimate] | None:
-    """The result with the map that was fitted to gradients or, if there is none, one fitted to the draws."""
-    if fitted is None:
-        trial = with_map_of_draws(state, estimate, step)
-    else:
-        trial = with_map_of_gradients(state, fitted)
+    trial = with_other_map(state, estimate, step)
     if trial is None:
         return None
     found = _learned(trial, step)

@@ -20,7 +20,7 @@ from bqvi.variational_bmc.settings.convergence import (
     PREDICTIONS,
 )
 from bqvi.variational_bmc.settings.evaluations import EXPLORATION, FEASIBILITY, NODES
-from bqvi.variational_bmc.settings.frames import FRAMES, GRADIENT_SCALINGS, SCALINGS
+from bqvi.variational_bmc.settings.frames import FRAMES, SCALINGS
 from bqvi.variational_bmc.settings.mixture import COMPONENTS, MODES, RESTARTS
 from bqvi.variational_bmc.settings.result import RESULT
 from bqvi.variational_bmc.settings.surrogate import CHEAP, FITTING, SHAPING
@@ -28,6 +28,6 @@ from bqvi.variational_bmc.settings.weights import POOLED, WEIGHTS
 
 __all__ = [
     "CHEAP", "COMPARISON", "COMPONENTS", "CONVERGENCE", "EXPLORATION",
-    "FEASIBILITY", "FITTING", "FRAMES", "GRADIENT_SCALINGS", "MODES", "NODES",
+    "FEASIBILITY", "FITTING", "FRAMES", "MODES", "NODES",
     "NOISE", "POOLED", "PREDICTIONS", "RESTARTS", "RESULT", "SCALINGS", "SHAPING", "WEIGHTS",
 ]  # fmt: skip
