@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.stats import norm, qmc
+from threadpoolctl import threadpool_limits
 
 import bqvi
 import gp
@@ -267,9 +268,8 @@ ANSWERS = ("vbmc", "vbmc-gradients", "fit", "fit-gradients", "integrate-log", "i
 def one(task: tuple[str, str, int]) -> Record:
     """The record of (door, kind, seed); an exception is one too."""
     door, kind, seed = task
-    torch.set_num_threads(1)
     began = time.process_time()
-    with warnings.catch_warnings():
+    with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             record = DOORS[door][1](kind, seed)

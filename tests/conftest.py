@@ -1,10 +1,17 @@
-"""A check that no test, nor any function that it calls, changes a global default."""
+"""A check that no test, nor any function that it calls, changes a global default; one thread a process."""
 
 import gc
+import os
 from pathlib import Path
 
-import pytest
-from global_state import changed, first_imports_apart, global_state
+# Before linear algebra is loaded, for this process and those that it starts: on small matrices several
+# threads are slower than one, and far slower beside another process. Tests of threads set their numbers.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+gc.disable()  # until all is collected: it would traverse modules and syntax trees repeatedly
+
+import pytest  # noqa: E402
+from global_state import changed, first_imports_apart, global_state  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +28,7 @@ def pytest_collection_finish(session):
     """Exclude the objects loaded so far from garbage collection, which would traverse them repeatedly."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser):

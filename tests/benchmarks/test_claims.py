@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t, qmc
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from benchmarks import claims
 from benchmarks.claims_problems import KINDS, problem
@@ -121,10 +122,15 @@ def test_a_method_that_samples_is_wrong_only_below_the_best_elbo():
 
 
 def test_an_exception_of_a_run_is_a_record(monkeypatch):
+    """And a run has one thread, where the process has two before and after."""
+
     def fails(kind, seed):
+        assert {torch.get_num_threads(), *(pool["num_threads"] for pool in threadpool_info())} == {1}
         raise ValueError("no")
 
     monkeypatch.setitem(claims.DOORS, "vbmc", (("ridge",), fails))
-    record = claims.one(("vbmc", "ridge", 0))
+    with threadpool_limits(2):
+        record = claims.one(("vbmc", "ridge", 0))
+        assert {torch.get_num_threads(), *(pool["num_threads"] for pool in threadpool_info())} == {2}
     assert record["exception"] == "ValueError: no"
     assert not record["converged"]
