@@ -12,7 +12,8 @@ from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
 from bqvi.variational_bmc.undeclared_noise import differing, repeated, understated
 from experiments.problems import hard_posteriors, known_posteriors
 
-GAUSSIANS = [(dimension, sd, seed) for dimension in (2, 4) for sd in (0.3, 1.0) for seed in range(2)]
+GAUSSIANS = [(2, 0.3, 0), (2, 1.0, 1), (4, 0.3, 1), (4, 1.0, 0)]
+"""Dimension, standard deviation of the noise, seed."""
 
 
 def repeats(found):

@@ -51,7 +51,7 @@ def test_both_chains_have_the_predictions_of_an_enumeration(monkeypatch):
     chain = mcmc.gibbs(X, start, np.random.default_rng(0))
     assert within(predictions(chain, 8000), enumerated()).all()
     chain = mcmc._of_hmc(X, start, 200, np.random.default_rng(1))
-    assert within(predictions(islice(chain, 200, None), 1000), enumerated()).all()
+    assert within(predictions(islice(chain, 200, None), 300), enumerated()).all()
 
 
 def test_the_prediction_under_q_is_the_mean_over_its_draws():
