@@ -152,9 +152,7 @@ class ModelCalls:
     def _require_finite_slopes(self, slopes: Any) -> None:
         try:
             finite = bool(slopes.isfinite().all())
-        except (
-            RuntimeError
-        ):  # torch computes gradients of several objectives at once, which have no truth value
+        except RuntimeError:  # torch computes gradients of several objectives at once: no truth value
             return
         if finite:
             return

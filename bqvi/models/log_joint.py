@@ -240,8 +240,9 @@ class LogJoint:
         import torch
 
         terms: Any = self._terms
-        named = by_name(partial(terms, rows=rows), self._asked.names or ())
-        called: Any = named if isinstance(named, ByName) else lambda point: terms(point, rows)
+        named = by_name(partial(terms, rows=None), self._asked.names or ())  # errors print all of a partial
+        own = ByName(partial(terms, rows=rows), named.layout) if isinstance(named, ByName) else None
+        called: Any = own or (lambda point: terms(point, rows))
         return called(theta) if self.vectorised else torch.stack([called(point) for point in theta])
 
 

@@ -99,6 +99,13 @@ def test_data_are_given_once():
         bqvi.fit(model, (X, Y), method="pathwise", steps=2)
 
 
+def test_a_call_does_not_print_the_rows(monkeypatch):
+    """Which Python does in the message of an error about the arguments of a function: milliseconds a call."""
+    model = LogJoint(log_likelihood=many, prior=[stats.norm()] * 2, data=(X, Y))
+    monkeypatch.setattr(torch.Tensor, "__repr__", lambda *_, **__: pytest.fail("a tensor is printed"))
+    assert model.log_likelihood_terms(torch.zeros(3, 2).double(), model.data).shape == (3, 400)
+
+
 @pytest.mark.parametrize("form", ["by name", "one draw", "many"])
 def test_called_it_is_the_log_joint_of_all_rows(form):
     """Whose evidence is that of the conjugate regression, by any door that takes a function."""
