@@ -4,7 +4,7 @@ A surrogate of ten thousand rows would take minutes a step, and most rows of a c
 depths d_j, nats below the highest row, and points u_j in units of the shallow rows' moments, rows are chosen
 one after the other by the variance that those before leave, weighted by the tempered density,
 
-    argmax_j  v_j exp(-d_j / (c D)),      v_j = Var f(u_j) given those chosen, squared-exponential kernel,
+    argmax_j  v_j exp(-d_j / D),     v_j = Var f(u_j) given those chosen, lengthscale sqrt(D),
 
 by the rank-one updates of :mod:`acquisition.conditioned`: O(k^2 N) time and O(k N) memory for k of N rows.
 Few rows are chosen from a cluster, and few that are far below the highest. Failed rows, by which a surrogate
@@ -23,6 +23,9 @@ from bqvi.calls.settings import SELECTION
 from gp.arrays import Array
 from gp.measures import AffineMap
 from gp.triangular import cholesky
+
+JITTER = 1e-6
+"""The variance added to that of each row, and to those of standardised coordinates."""
 
 
 def selected(
@@ -108,7 +111,7 @@ def _units(points: np.ndarray, density: np.ndarray | None = None) -> AffineMap:
         depth = density[order[0]] - density[order]
         points = points[order[: max(int((depth < SELECTION.shallow * d).sum()), 10 * d)]]
     sds = points.std(0) + 1e-9 * (1.0 + np.abs(points).max(0))
-    covariance = np.cov((points / sds).T, bias=True).reshape(d, d) + SELECTION.jitter * np.eye(d)
+    covariance = np.cov((points / sds).T, bias=True).reshape(d, d) + JITTER * np.eye(d)
     return AffineMap(points.mean(0), sds[:, None] * cholesky(covariance))
 
 
@@ -117,14 +120,14 @@ def _spread(whitened: np.ndarray, depth: np.ndarray, count: int) -> np.ndarray:
     n, d = whitened.shape
     if n <= count or not count:
         return np.arange(n) if count else np.zeros(0, int)
-    u = whitened / (SELECTION.lengthscale * np.sqrt(d))
-    weight = np.exp(-np.minimum(depth / (SELECTION.tempering * d), 600.0))
+    u = whitened / np.sqrt(d)
+    weight = np.exp(-np.minimum(depth / d, 600.0))
 
     def column(j: int) -> np.ndarray:
         return np.exp(-0.5 * np.square(u - u[j]).sum(1))
 
     def score(state: ConditionedPool) -> Array:
-        return np.maximum(state.variance, SELECTION.jitter) * weight
+        return np.maximum(state.variance, JITTER) * weight
 
-    state = ConditionedPool(column, np.ones(n), np.full(n, SELECTION.jitter))
+    state = ConditionedPool(column, np.ones(n), np.full(n, JITTER))
     return np.array(greedy(state, count, score), int)

@@ -33,19 +33,15 @@ class ClimbSettings:
 class GradientCheckSettings:
     """The check that given gradients are those of the values (:mod:`gradient_check`)."""
 
-    fewest: int = 6
-    """The least number of pairs whose median is taken; with fewer, one pair could determine it."""
     consistent: float = 0.9
     """The share of pairs whose difference lies between the slopes that a correct gradient is assumed to
     have."""
     chance: float = 1e-5
     """The probability that a run with a correct gradient is stopped, if pairs are independent and each is
     consistent with probability ``consistent``."""
-    large: float = 0.1
-    """The least difference, in nats, that counts towards stopping a run, as smaller ones may be errors of a
-    solver."""
     large_share: float = 0.05
-    """As ``large``, for a function that is no log density, as a share of the range of its values."""
+    """The least difference that counts towards stopping a run, of a function that is no log density: a share
+    of the range of its values."""
     every: int = 8
     """The number of evaluations between two checks of the gradients."""
     last: int = 72
@@ -54,13 +50,8 @@ class GradientCheckSettings:
     """The difference of an entry's coefficient from 1 above which it is reported, if also ``left``."""
     left: float = 0.2
     """The share of the squared residuals that wrong entries leave; right gradients of 40 runs left .33."""
-    one_multiple: float = 0.2
-    """Ratios whose interquartile range is below this share of their median count as one number, which the
-    message then states; ``sign`` affects messages only, too."""
-    rounding: float = 1e-6
-    """Differences below this share of the largest value, or of one, count as rounding."""
     away: float = 0.1
-    """The distance, in the same units, from an evaluation to the point of the comparison."""
+    """The distance, in units of the plausible box, from an evaluation to the point of the comparison."""
     apart: float = 10.0
     """How many times the difference between two quotients the derivative has to be away from them."""
     rounding_of_slopes: float = 0.01
@@ -111,14 +102,8 @@ class SelectionSettings:
     """The largest number of values and derivatives together."""
     failed: float = 0.1
     """The largest share of failed rows among those chosen."""
-    tempering: float = 1.0
-    """The constant c of the tempering, chosen from 1 and 2 on a Student t with D = 5 and 10,000 rows."""
     shallow: float = 2.0
     """The largest depth, in units of D nats, of the rows whose moments define the units."""
-    lengthscale: float = 1.0
-    """The lengthscale of the kernel, in units of sqrt(D)."""
-    jitter: float = 1e-6
-    """The variance added to that of each row, and to those of standardised coordinates."""
     held_out: int = 200
     """The largest number of rows that are held out."""
 

@@ -120,7 +120,7 @@ class LatentDirichletAllocation:
         totals = word_totals(data, part)
         words = float(totals.sum()) / self.n_topics
         starts = TOPIC_STARTS
-        noise = rng.gamma(starts.noise, 1.0 / starts.noise, (self.n_topics, self.n_words))
+        noise = rng.gamma(100.0, 0.01, (self.n_topics, self.n_words))  # of mean 1: topics start apart
         if how == "random":
             lean = noise / self.n_words
         else:

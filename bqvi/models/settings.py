@@ -34,8 +34,6 @@ class MoveSettings:
 class TopicStartSettings:
     """The start of topics (`latent_dirichlet_allocation`)."""
 
-    noise: float = 100.0
-    """The shape of the gamma noise of mean 1 by which topics start apart."""
     documents: int = 10
     """The least number of documents of the sample that is clustered, for each topic."""
     entries: int = 1 << 22

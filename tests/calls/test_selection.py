@@ -5,7 +5,7 @@ import pytest
 
 import bqvi
 from bqvi.calls.evaluations import Evaluations
-from bqvi.calls.selection import SELECTION, selected
+from bqvi.calls.selection import JITTER, SELECTION, selected
 from bqvi.models import LogJoint
 from gp.measures import Gaussian
 
@@ -36,11 +36,11 @@ def test_rows_are_chosen_by_the_variance_that_is_left():
     points = (points - points.mean()) / points.std()
     made = rows_of(points, np.zeros(600))
     found = selected(made).points[:, 0]
-    u = points[:, 0] / SELECTION.lengthscale
+    u = points[:, 0]
     gram = np.exp(-0.5 * np.square(u[:, None] - u))
     chosen = []
     for _ in range(6):
-        noisy = gram[np.ix_(chosen, chosen)] + SELECTION.jitter * np.eye(len(chosen))
+        noisy = gram[np.ix_(chosen, chosen)] + JITTER * np.eye(len(chosen))
         left = 1.0 - np.einsum("kn,kn->n", gram[chosen], np.linalg.solve(noisy, gram[chosen]))
         left[chosen] = -1.0
         chosen.append(int(np.argmax(left)))
