@@ -21,28 +21,10 @@ from gp.arrays import namespace as shared_namespace
 Values: TypeAlias = tuple[Array, ...]
 """One array for each sufficient statistic of a family: natural parameters, gradients, steps."""
 
-Seed: TypeAlias = int | np.random.Generator
-
 
 def namespace(x: Array) -> Any:
     """Array-API namespace of ``x``; for NumPy arrays NumPy itself, for speed."""
     return np if isinstance(x, np.ndarray | np.generic | float | int) else shared_namespace(x)
-
-
-def generator(seed: Seed) -> np.random.Generator:
-    """A generator from a seed; a generator is passed through."""
-    return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
-
-
-def whole_seed(seed: Seed) -> int:
-    """A whole number is passed through; of a generator, a number that it draws."""
-    return int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
-
-
-def noise_seed(rng: np.random.Generator) -> int:
-    """A seed that follows from that of ``rng``, whose own numbers stay the same; 0 if that is not known."""
-    seeds = getattr(rng.bit_generator, "seed_seq", None)
-    return 0 if seeds is None else int(seeds.spawn(1)[0].generate_state(1)[0])
 
 
 def like(values: np.ndarray, parameter: Array) -> Array:

@@ -6,7 +6,7 @@ import numbers
 import os
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -14,6 +14,8 @@ import scipy.sparse
 from gp.arrays import Array, describe, is_torch, namespace, shown, to_numpy
 from gp.linear_maps import smallest_eigenvalue
 from gp.suggestions import did_you_mean
+
+Seed: TypeAlias = int | np.random.Generator
 
 _MATRICES = 3
 """The number of n x n matrices that are held at once."""
@@ -168,6 +170,22 @@ def require_seed(name: str, value: object) -> None:
         except TypeError:
             message = f"{name} is {shown(value)}; it must be an integer of at least 0 or a numpy Generator"
             raise TypeError(message) from None
+
+
+def generator(seed: Seed) -> np.random.Generator:
+    """A generator from a seed; a generator is passed through."""
+    return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed)
+
+
+def whole_seed(seed: Seed) -> int:
+    """A whole number is passed through; of a generator, a number that it draws."""
+    return int(seed) if isinstance(seed, int | np.integer) else int(generator(seed).integers(2**31))
+
+
+def noise_seed(rng: np.random.Generator) -> int:
+    """A seed that follows from that of ``rng``, whose own numbers stay the same; 0 if that is not known."""
+    seeds = getattr(rng.bit_generator, "seed_seq", None)
+    return 0 if seeds is None else int(seeds.spawn(1)[0].generate_state(1)[0])
 
 
 def require_integer(name: str, value: object, lowest: int) -> int:

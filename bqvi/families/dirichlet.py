@@ -27,11 +27,11 @@ from typing import Self
 
 import numpy as np
 
-from bqvi.arrays import Seed, Values, digamma, gammaln, logsumexp, namespace, trigamma
+from bqvi.arrays import Values, digamma, gammaln, logsumexp, namespace, trigamma
 from bqvi.families.family import AllAtOnePoint, ExponentialFamily
 from bqvi.families.gamma import rsample_log_gamma, times
 from gp.arrays import Array
-from gp.checks import require_nonnegative
+from gp.checks import Seed, require_nonnegative
 
 
 class Dirichlet(ExponentialFamily):

@@ -25,8 +25,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Self, runtime_checkable
 
-from bqvi.arrays import Seed, Values, namespace
+from bqvi.arrays import Values, namespace
 from gp.arrays import Array
+from gp.checks import Seed
 
 
 class Distribution(Protocol):

@@ -19,10 +19,10 @@ from typing import Self
 import numpy as np
 import scipy.special
 
-from bqvi.arrays import Seed, Values, digamma, gammaln, generator, like, namespace, trigamma
+from bqvi.arrays import Values, digamma, gammaln, like, namespace, trigamma
 from bqvi.families.family import ExponentialFamily
 from gp.arrays import Array, is_torch, to_numpy
-from gp.checks import require_positive, require_shape
+from gp.checks import Seed, generator, require_positive, require_shape
 
 _SMALL = np.log(1e-12)
 """The draw below which its density and slope are those of the power law, to rounding."""

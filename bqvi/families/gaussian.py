@@ -25,22 +25,11 @@ from typing import Self
 
 import numpy as np
 
-from bqvi.arrays import (
-    Seed,
-    Values,
-    diagonal,
-    diagonal_matrix,
-    generator,
-    like,
-    matvec,
-    namespace,
-    outer,
-    transpose,
-)
+from bqvi.arrays import Values, diagonal, diagonal_matrix, like, matvec, namespace, outer, transpose
 from bqvi.families import log_cholesky
 from bqvi.families.family import ExponentialFamily
 from gp.arrays import LOG_2PI, Array
-from gp.checks import require_covariance, require_finite, require_shape
+from gp.checks import Seed, generator, require_covariance, require_finite, require_shape
 
 
 class Normal(ExponentialFamily):

@@ -37,13 +37,11 @@ from typing import Any, Self
 import numpy as np
 
 from bqvi.arrays import (
-    Seed,
     Values,
     diagonal,
     diagonal_matrix,
     digamma,
     gammaln,
-    generator,
     like,
     namespace,
     transpose,
@@ -53,7 +51,7 @@ from bqvi.families import log_cholesky
 from bqvi.families.family import ExponentialFamily
 from bqvi.families.gamma import rsample_log_gamma
 from gp.arrays import LOG_2PI, Array, to_numpy
-from gp.checks import require_covariance, require_finite, require_shape
+from gp.checks import Seed, generator, require_covariance, require_finite, require_shape
 
 _LOG_2 = math.log(2.0)
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bqvi.arrays import Seed, Values, generator
+from bqvi.arrays import Values
 from bqvi.families.family import ExponentialFamily
 from gp.arrays import Array
+from gp.checks import Seed, generator
 
 
 class Product:

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 
 from acquisition.minibatch import Strategy
 from bqvi.arguments import Apart, AtLeast, one_of
-from bqvi.arrays import Seed, generator
 from bqvi.calls import HERE, Run, TargetModel
 from bqvi.families.family import Distribution
 from bqvi.gradients import BayesianQuadrature, Estimator
@@ -45,7 +44,7 @@ from bqvi.models.log_joint import LogJoint
 from bqvi.records import named
 from bqvi.runs import Checkpoint, Ended, Steps, door, resumed
 from gp.arrays import Array
-from gp.checks import require_one_of, require_seed
+from gp.checks import Seed, generator, require_one_of, require_seed
 
 
 @door(Fit)

@@ -24,7 +24,7 @@ from typing import Any, cast
 import numpy as np
 
 from acquisition.minibatch import Learning, Selection
-from bqvi.arrays import Values, like, noise_seed
+from bqvi.arrays import Values, like
 from bqvi.calls import Account, Evaluations
 from bqvi.families.family import Distribution
 from bqvi.gradients.conjugate import LocalMemory
@@ -37,6 +37,7 @@ from bqvi.inference.state import LoopProblem, LoopState, Recorder, Stop, TraceRo
 from bqvi.models.amortised import is_amortised
 from bqvi.models.data import n_rows, take
 from gp.arrays import Array, is_torch, to_numpy
+from gp.checks import noise_seed
 
 _FREE = Account()
 """An account without limit and ledger."""

@@ -17,14 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bqvi.arrays import Seed, generator, like
+from bqvi.arrays import like
 from bqvi.families import DiagonalGaussian, Point, Product
 from bqvi.models.data import Data, as_numbers, n_rows
 from bqvi.models.likelihoods import NAMED, Likelihood
 from bqvi.models.log_joint import LogJoint
 from bqvi.models.networks import WEIGHTS, Network, NetworkPosterior, RandomNetwork, WeightPrior, perceptron
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
-from gp.checks import require_above, require_integer, require_shape
+from gp.checks import Seed, generator, require_above, require_integer, require_shape
 
 _BLOCK = 2048
 """The number of data evaluated together where no gradients are computed."""

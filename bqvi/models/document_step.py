@@ -36,10 +36,10 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from bqvi.arrays import Seed, digamma, gammaln, generator
+from bqvi.arrays import digamma, gammaln
 from bqvi.models.data import Data, as_numbers, is_sparse, require_counts
 from gp.arrays import Array, to_numpy
-from gp.checks import require_above, require_columns
+from gp.checks import Seed, generator, require_above, require_columns
 
 _PART = 1 << 14
 """The number of documents that are read at once."""

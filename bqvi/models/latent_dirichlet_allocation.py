@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse
 
-from bqvi.arrays import Seed, Values, add
+from bqvi.arrays import Values, add
 from bqvi.families import Dirichlet, PointMass, Product
 from bqvi.families.dirichlet import Concentration
 from bqvi.models.components import cluster_means, sample_rows, scatter, starting_centres
@@ -39,7 +39,7 @@ from bqvi.models.document_step import (
 )
 from bqvi.models.settings import CENTRES, TOPIC_STARTS
 from gp.arrays import Array
-from gp.checks import positive_vector, require_integer, require_one_of
+from gp.checks import Seed, positive_vector, require_integer, require_one_of
 from gp.suggestions import suggesting
 
 _LEARNT = ("symmetric", "asymmetric")

@@ -14,7 +14,6 @@ import numpy as np
 
 from acquisition.pointwise import Criterion
 from bqvi.arguments import Above, Apart, AtLeast, Beside, Such, of, one_of
-from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import HERE, USUAL, Caller, Design, Function, Range, Run, TargetModel
 from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.target_model import CALLED, require_alone
@@ -30,7 +29,7 @@ from bqvi.quadrature.state import IntegrationProblem
 from bqvi.quadrature.warped import Warped
 from bqvi.runs import Ended, Steps, door, resumed
 from gp.arrays import Array, shown, to_numpy
-from gp.checks import require_integer, require_seed
+from gp.checks import Seed, require_integer, require_seed, whole_seed
 from gp.embeddings import embed
 from gp.embeddings.registry import in_kind_of
 from gp.kernels import SquaredExponential

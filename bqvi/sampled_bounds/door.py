@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from bqvi.arguments import AtLeast, of
-from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import HERE, Caller, Coordinates, Function, Run, TargetModel
 from bqvi.calls.coordinates import VECTORS
 from bqvi.calls.function import AUTODIFF, STATED
@@ -28,7 +27,7 @@ from bqvi.sampled_bounds.passes import Systems
 from bqvi.sampled_bounds.result import EvidenceBounds
 from bqvi.sampled_bounds.transitions import RECORDS, TRANSITIONS
 from gp.arrays import is_torch, to_numpy
-from gp.checks import require_numbers, require_seed
+from gp.checks import Seed, require_numbers, require_seed, whole_seed
 
 Method: TypeAlias = Literal["smc", "ais", "importance"]
 METHODS = get_args(Method)

@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 
 from bqvi import notebook
 from bqvi.arguments import Above
-from bqvi.arrays import Seed, generator, logsumexp
+from bqvi.arrays import logsumexp
 from bqvi.calls import Coordinates
 from bqvi.calls.faults import exceptions_warning
 from bqvi.importance import normalised
@@ -22,7 +22,7 @@ from bqvi.sampled_bounds.passes import estimates
 from bqvi.sampled_bounds.settings import SETTINGS
 from bqvi.sampled_bounds.transitions import BoundsState
 from gp.arrays import Array
-from gp.checks import require_integer
+from gp.checks import Seed, generator, require_integer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,6 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 
 from bqvi.arguments import Above
-from bqvi.arrays import Seed, whole_seed
 from bqvi.calls import (
     HERE,
     USUAL,
@@ -43,7 +42,7 @@ from bqvi.variational_bmc.state import Settings, begun
 from bqvi.variational_bmc.steps import design, first_count
 from bqvi.variational_bmc.vbmc_run import DOOR, RECORDS, Limits, VBMCRun
 from gp.arrays import Array
-from gp.checks import require_integer, require_numbers, require_one_of, require_seed
+from gp.checks import Seed, require_integer, require_numbers, require_one_of, require_seed, whole_seed
 
 Bounds: TypeAlias = tuple[Bound, Bound, Bound, Bound]
 """Lower, upper, plausible lower and plausible upper ones."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bqvi.arrays import Seed, generator
+from gp.checks import Seed, generator
 
 __all__ = [
     "CENTRES",

@@ -8,9 +8,7 @@ from gp.kernels.base import (
     Kernel,
     Parameter,
 )
-from gp.kernels.by_column import ByColumn
-from gp.kernels.composite import Columns, Product, Sum
-from gp.kernels.mapped import Mapped
+from gp.kernels.composite import ByColumn, Columns, Mapped, Product, Sum, Tilted
 from gp.kernels.multiple import Multiple
 from gp.kernels.parameters import pack, scaled, unpack
 from gp.kernels.periodic import Periodic
@@ -23,7 +21,6 @@ from gp.kernels.stationary import (
     SquaredExponential,
     Stationary,
 )
-from gp.kernels.tilted import Tilted
 from gp.kernels.white import White
 
 RBF = SquaredExponential

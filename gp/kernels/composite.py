@@ -1,8 +1,11 @@
-"""Kernels made of kernels: sums, products, and a kernel of some of the columns only.
+"""Kernels made of kernels.
 
 Sum:      k = sum_t k_t            f is a sum of independent functions
 Product:  k = prod_t k_t
 Columns:  k(x, y) = k_0(x[:, columns], y[:, columns])
+Mapped:   k(x, y) = k_0(A (x - c), A (y - c))
+Tilted:   k(x, y) = a(x) k_0(x, y) a(y),         a(x) = exp(beta |x|^2 / 2)
+ByColumn: k(x, y) = variance prod_d phi(s_d),    s_d = (x_d - y_d)^2 / l_d^2
 
 The derivatives of a composite kernel are those of its parts, put together by the rules of sums and products.
 A product has one output unit only, so the variances of its second and later factors are numbers without a
@@ -19,15 +22,20 @@ from typing import Self
 
 import numpy as np
 
-from gp.arrays import Array, namespace
+from gp.arrays import Array, as_like, namespace
 from gp.kernels.base import (
     Algebra,
     Derivatives,
     DiagonalDerivatives,
+    DifferentiableKernel,
     Kernel,
+    OfKernel,
     Parameter,
+    Pullback,
     differentiable,
+    of_columns,
 )
+from gp.kernels.stationary import Stationary
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,3 +222,165 @@ def _diagonal_product(a: DiagonalDerivatives, b: DiagonalDerivatives) -> Diagona
         + a.k_x[:, :, None] * b.k_y[:, None, :]
         + b.k_x[:, :, None] * a.k_y[:, None, :],
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Mapped(OfKernel):
+    """A kernel in other coordinates, k(A (x - c), A (y - c)).
+
+    With a k that decreases away from the origin, such as `Tilted` with a negative growth, it is a prior of
+    functions that vary near c alone, in the directions and on the scale of A. Its integrals against a measure
+    are those of k against the measure of A (x - c).
+
+    Attributes
+    ----------
+    kernel : k. centre : c, (D,). matrix : A, (D, D). The last two are not fitted.
+    """
+
+    kernel: DifferentiableKernel
+    centre: Array
+    matrix: Array
+
+    def forward(self, x: Array) -> Array:
+        """Return A (x - c) for points x (n, D), (n, D)."""
+        return (x - as_like(self.centre, x)) @ as_like(self.matrix, x).T
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        return self.kernel(self.forward(x), self.forward(y))
+
+    def diagonal(self, x: Array) -> Array:
+        return self.kernel.diagonal(self.forward(x))
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        inner = self.kernel.derivatives(self.forward(x), self.forward(y))
+        xp, a = namespace(x), as_like(self.matrix, x)
+        return Derivatives(
+            inner.k,
+            xp.einsum("ndm,de->nem", inner.k_x, a),
+            inner.k_y @ a,
+            xp.einsum("ndmf,de,fg->nemg", inner.k_xy, a, a),
+        )
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        inner, a = self.kernel.diagonal_derivatives(self.forward(x)), as_like(self.matrix, x)
+        return DiagonalDerivatives(inner.k, inner.k_x @ a, inner.k_y @ a, a.T @ inner.k_xy @ a)
+
+
+@dataclass(frozen=True, eq=False)
+class Tilted(OfKernel):
+    """The kernel a(u) k(u, u') a(u'), for functions that grow in the tails: a quotient of densities.
+
+    The quotient p/q of a density and a proposal with lighter tails grows in the tails, at most like the
+    reciprocal of q, where there are no nodes. A prior of this quotient in standard coordinates u is a(u) g(u)
+    with g stationary. Its variance under N(0, I) is finite for beta < 1/2, its mean for beta < 1. Its
+    integrals are those of k against a wider Gaussian (:mod:`gp.embeddings.tilted`).
+
+    Attributes
+    ----------
+    kernel : k. growth : beta, a number that is not fitted.
+    """
+
+    kernel: DifferentiableKernel
+    growth: float
+
+    def factor(self, x: Array) -> Array:
+        """Return a at points x (n, D), (n,)."""
+        xp = namespace(x)
+        return xp.exp(self.growth * xp.sum(x**2, axis=1) / 2)
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        return self.factor(x)[:, None] * self.kernel(x, y) * self.factor(y)
+
+    def diagonal(self, x: Array) -> Array:
+        return self.factor(x) ** 2 * self.kernel.diagonal(x)
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        inner = self.kernel.derivatives(x, y)
+        both = self.factor(x)[:, None] * self.factor(y)
+        u, v = self.growth * x[:, :, None], self.growth * y[None, :, :]
+        k_x, k_y = inner.k_x + u * inner.k[:, None, :], inner.k_y + v * inner.k[:, :, None]
+        k_xy = inner.k_xy + u[..., None] * inner.k_y[:, None, :, :] + k_x[..., None] * v[:, None, :, :]
+        return Derivatives(
+            both * inner.k, both[:, None, :] * k_x, both[:, :, None] * k_y, both[:, None, :, None] * k_xy
+        )
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        inner = self.kernel.diagonal_derivatives(x)
+        both, u = self.factor(x)[:, None] ** 2, self.growth * x
+        k_x, k_y = inner.k_x + u * inner.k[:, None], inner.k_y + u * inner.k[:, None]
+        k_xy = inner.k_xy + u[:, :, None] * inner.k_y[:, None, :] + k_x[:, :, None] * u[:, None, :]
+        return DiagonalDerivatives(both[:, 0] * inner.k, both * k_x, both * k_y, both[:, :, None] * k_xy)
+
+
+@dataclass(frozen=True, eq=False)
+class ByColumn(OfKernel):
+    """The product over columns of one stationary kernel of a single column.
+
+    For a squared exponential this is the kernel itself; of a Matern kernel the product has closed integrals
+    wherever columns are independent.
+
+    Attributes
+    ----------
+    kernel : with the profile phi, the variance, and the lengthscales: one, or (D,).
+    """
+
+    kernel: Stationary
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Stationary):
+            raise TypeError(f"kernel = {self.kernel!r}: give a stationary kernel, such as Matern32")
+
+    def _squares(self, x: Array, y: Array) -> Array:
+        """Return s_d between x (n, D) and y (m, D), (D, n, m)."""
+        self.kernel.check_dimension(x)
+        lengthscale = as_like(self.kernel.lengthscale, x)
+        return ((x / lengthscale).T[:, :, None] - (y / lengthscale).T[:, None, :]) ** 2
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        factors = self.kernel.profile(self._squares(x, y))
+        return as_like(self.kernel.variance, x) * namespace(x, y).prod(factors, axis=0)
+
+    def log_slopes(self, x: Array, y: Array) -> Array:
+        """Return dlog k / dx_d between x (n, D) and y (m, D), (D, n, m); zero where the points coincide."""
+        s = self._squares(x, y)
+        differences = (x.T[:, :, None] - y.T[:, None, :]) * self._inverse(x)[:, None, None] ** 2
+        return 2 * self.kernel.slope(s) * differences / _positive(self.kernel.profile(s))
+
+    def diagonal(self, x: Array) -> Array:
+        return self.kernel.diagonal(x)
+
+    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
+        s = self._squares(x, x)
+        k = self(x, x)
+
+        def pullback(weights: Array) -> Array:
+            slopes = -2 * s * self.kernel.slope(s) / _positive(self.kernel.profile(s))  # dlog phi / dlog l
+            lengthscale = np.einsum("dij,ij->d", slopes, weights * k)
+            if np.size(self.kernel.lengthscale) == 1:
+                lengthscale = lengthscale.sum(keepdims=True)
+            return np.append(lengthscale, np.vdot(weights, k))
+
+        return k, pullback
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        xp = namespace(x, y)
+        s, variance = self._squares(x, y), as_like(self.kernel.variance, x)
+        inverse = self._inverse(x)[:, None, None]
+        differentiable(self.kernel)
+        factors = _positive(self.kernel.profile(s))
+        k = variance * xp.prod(factors, axis=0)
+        ratio = self.log_slopes(x, y)
+        steep = (x.T[:, :, None] - y.T[:, None, :]) * inverse**2  # half of ds/dx
+        own = -(2 * self.kernel.slope(s) * inverse**2 + 4 * self.kernel.curvature(s) * steep**2) / factors
+        return of_columns(k, k, ratio, own)
+
+    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+        return differentiable(self.kernel).diagonal_derivatives(x)
+
+    def _inverse(self, x: Array) -> Array:
+        return namespace(x).ones_like(x[0, :]) / as_like(self.kernel.lengthscale, x)
+
+
+def _positive(factors: Array) -> Array:
+    """Return the factors, which underflow for distant points, raised to a positive number."""
+    return namespace(factors).clip(factors, 1e-300, None)

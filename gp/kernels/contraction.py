@@ -19,8 +19,7 @@ from operator import mul
 
 from gp.arrays import Array, as_like, namespace
 from gp.kernels.base import Homogeneous, Kernel, differentiable
-from gp.kernels.by_column import ByColumn
-from gp.kernels.composite import Columns, Product, Sum, spread_columns
+from gp.kernels.composite import ByColumn, Columns, Product, Sum, spread_columns
 from gp.kernels.stationary import Stationary
 from gp.kernels.white import White
 
