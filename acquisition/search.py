@@ -22,6 +22,7 @@ from gp.arrays import Array, as_like, to_numpy
 from gp.checks import require_integer
 from gp.low_discrepancy import shifted_sobol
 from gp.measures import AffineMap, Empirical, GaussianMixture, Measure, Seed, Uniform
+from gp.threads import single_threaded
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +137,7 @@ class ContinuousSearch:
             if not 0 < getattr(self, name) < np.inf:
                 raise ValueError(f"{name} = {getattr(self, name)!r}: give a positive number")
 
+    @single_threaded()
     def maximise(self, acquisition: Acquisition, seed: Seed, *, starts: Array | None = None) -> SearchResult:
         """Return the best point found.
 

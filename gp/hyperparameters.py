@@ -12,7 +12,6 @@ standard deviation, and those for which an end of the prior is about as likely.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -33,7 +32,7 @@ from gp.problem import EvidenceProblem, fitted
 from gp.screening import InUnits, Screening, curvature, screened
 from gp.settings import FIT
 from gp.suggestions import suggesting
-from gp.threads import single_threaded
+from gp.threads import of_few
 from gp.units import DataUnits, SearchCoordinates
 from gp.user_warnings import warn_user
 
@@ -276,7 +275,7 @@ def fit(
     require_seed("seed", seed)
     _check_kinds(mean, priors)
     observed, y = _checked_data(x, y)
-    with single_threaded() if len(observed) <= 500 else nullcontext():
+    with of_few(len(observed)):
         if copies == "merge":
             observed, y, noise = _merged(observed, y, noise)
         n_starts = _default_starts(len(observed), observed.x.shape[1]) if n_starts is None else n_starts

@@ -42,6 +42,7 @@ from gp.observations import (
 from gp.paths import Path, draw_path
 from gp.predictions import PosteriorMethods
 from gp.rounding import LARGE_PIVOT
+from gp.threads import of_few
 
 if TYPE_CHECKING:
     from gp.hyperparameters import Hyperparameters
@@ -163,10 +164,11 @@ class Posterior(PosteriorMethods):
     def mean_and_variance(self, x: Array | Functional) -> tuple[Array, Array]:
         """Return mean (m,) and variance (m,) at points x (m, D); the variance alone takes about as long."""
         at = self._predicted(x)
-        cross = self._cross(at)
-        mean = at.apply(self.mean_function) + cross @ self.weights
-        whitened = self.factor.solve(cross.T)
-        variance = at.variance(self.kernel) - _squares(whitened) + _squares(self._lift(whitened))
+        with of_few(len(self.observations) + len(at)):
+            cross = self._cross(at)
+            mean = at.apply(self.mean_function) + cross @ self.weights
+            whitened = self.factor.solve(cross.T)
+            variance = at.variance(self.kernel) - _squares(whitened) + _squares(self._lift(whitened))
         return mean, namespace(whitened).clip(variance, 0.0, None)
 
     def covariance(self, x: Array | Functional, x2: Array | Functional | None = None) -> Array:
@@ -341,11 +343,12 @@ def condition(
     require_memory(len(observed))
     y = as_values("y", flat(y), len(observed), observed.x)
     noise = as_noise(noise, len(observed), observed.x)
-    factor = cholesky(_with_noise(covariance(kernel, observed, observed), observed, noise))
-    whitened = factor.solve(y - observed.apply(mean))
-    posterior = Posterior(kernel, mean, observed, y, noise, factor, whitened)
-    if posterior.is_singular:
-        _refuse_misses(posterior)
+    with of_few(len(observed)):
+        factor = cholesky(_with_noise(covariance(kernel, observed, observed), observed, noise))
+        whitened = factor.solve(y - observed.apply(mean))
+        posterior = Posterior(kernel, mean, observed, y, noise, factor, whitened)
+        if posterior.is_singular:
+            _refuse_misses(posterior)
     return posterior
 
 

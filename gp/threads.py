@@ -18,11 +18,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ContextDecorator, contextmanager
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager, nullcontext
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+_FEW = 500
 _LONG = 0.02
 """Seconds of processor time of a long call, in one thread."""
 _CALLS = 3
@@ -124,6 +125,11 @@ def single_threaded() -> _Block:
     limited as well.
     """
     return _Block(True)
+
+
+def of_few(rows: int) -> AbstractContextManager[Any]:
+    """`single_threaded` for matrices of so few ``rows`` that several threads are no faster."""
+    return single_threaded() if rows <= _FEW else nullcontext()
 
 
 def users_threads() -> _Block:

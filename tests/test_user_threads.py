@@ -1,6 +1,7 @@
 """Every front door: callbacks, long calls and the caller see the user's threads, short calls of a run one."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,16 @@ import scipy.linalg
 import torch
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+import acquisition
 import bqvi
 import gp
-from gp import hyperparameters, threads
+from acquisition import search
+from bqvi.families import Gaussian
+from bqvi.gradients import Batch, BayesianQuadrature, remembered_evidence
+from bqvi.gradients.memory import Memory
+from bqvi.gradients.process_cache import ProcessCache
+from bqvi.posterior import Posterior
+from gp import hyperparameters, posterior, threads
 
 MANY = 3
 SEEN: list[int] = []
@@ -104,3 +112,61 @@ def test_a_process_on_few_rows_is_fitted_with_one_thread_from_the_first_matrix_t
     torch.set_num_threads(before)
     assert len(SEEN) == 3 * len(counts())
     assert set(SEEN) == {1}
+
+
+Q = Gaussian(np.zeros(2), np.eye(2))
+
+
+def estimated(rows=20):
+    """A gradient by quadrature of values and slopes, from evaluations of its own."""
+    model = bqvi.models.LogJoint(log_joint, 2, gradient=slope)
+    return BayesianQuadrature(rows, memory=0)(model, Q, Batch(None, 0), np.random.default_rng(0))
+
+
+def conditioned(rows=20):
+    x = np.random.default_rng(0).normal(size=(rows, 2))
+    return gp.GaussianProcess(gp.kernels.SquaredExponential(0.5), noise=0.1).condition(x, np.sin(x[:, 0]))
+
+
+def remembered():
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    kept = replace(Memory.empty(2, True), points=x, values=log_joint(x), gradients=-x)
+    return remembered_evidence.remembered_evidence(Q, replace(kept, noise_variances=np.zeros((20, 3))))
+
+
+def maximised():
+    measure = gp.measures.Gaussian(np.zeros(2), np.eye(2))
+    bound = acquisition.bind(acquisition.IntegralVarianceReduction(), conditioned(), measure)
+    return acquisition.ContinuousSearch(candidates=16, ascents=1).maximise(bound, seed=0)
+
+
+BELOW = {
+    "a gradient": (estimated, ProcessCache, "_refitted"),
+    "an evidence": (remembered, remembered_evidence, "_of_all"),
+    "a search": (maximised, search, "ascend"),
+    "a mode": (lambda: Posterior.of(Q).mode(), Posterior, "_climbed"),
+    "a process": (conditioned, posterior, "cholesky"),
+    "predictions": (lambda: conditioned().mean_and_variance(np.zeros((9, 2))), posterior, "_squares"),
+}
+"""What is called without a door, and the function that it spends its time in."""
+
+
+@pytest.mark.parametrize("name", BELOW)
+def test_below_the_doors_small_matrices_have_one_thread_and_the_users_functions_all(name, monkeypatch):
+    call, where, attribute = BELOW[name]
+    whole = getattr(where, attribute)
+    monkeypatch.setattr(where, attribute, lambda *given, **named: look() or whole(*given, **named))
+    before = torch.get_num_threads()
+    SEEN.clear()
+    CALLS.clear()
+    with threadpool_limits(MANY):
+        torch.set_num_threads(MANY)
+        call()
+        assert set(counts()) == {MANY}
+        assert set(SEEN) == {1}
+        SEEN.clear()
+        if attribute == "cholesky":
+            conditioned(threads._FEW + 1)
+            assert set(SEEN) == {MANY}
+    torch.set_num_threads(before)
+    assert set(CALLS) <= {MANY}

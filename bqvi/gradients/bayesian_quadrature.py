@@ -299,9 +299,7 @@ def _gradient(
 
 
 def _with_errors(frame: WhitenedFrame, process: Process | None, gradient: Gradient) -> Gradient:
-    unknown = np.diag(
-        np.full(sum(v.size for v in gradient.values), np.inf)
-    )  # no evaluation has succeeded yet
+    unknown = np.diag(np.full(sum(v.size for v in gradient.values), np.inf))  # of no evaluation
     covariance = unknown if process is None else of_gradient(frame, process.covariance())
     errors = standard_errors(covariance, gradient.values)
     return replace(gradient, covariance=covariance, standard_error=errors)

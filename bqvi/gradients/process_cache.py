@@ -25,6 +25,7 @@ from bqvi.gradients.memory import Base, Memory
 from bqvi.gradients.settings import CACHE
 from bqvi.gradients.surrogates import Kind, Observed, Process, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, near_q
+from gp.threads import single_threaded
 
 _FARTHEST = 1e60
 """The largest whitened coordinate: fourth powers of larger ones overflow, and q has collapsed."""
@@ -43,6 +44,7 @@ class ProcessCache:
     kind: Kind
     most: int
 
+    @single_threaded()
     def before(self, frame: WhitenedFrame, memory: Memory) -> tuple[Process | None, Memory]:
         """The process given the memory alone, under the q of ``frame``; and the memory with it."""
         if not len(memory):
@@ -55,6 +57,7 @@ class ProcessCache:
             return self._made(frame, memory, self._used(frame, memory, len(memory)))
         return process, memory
 
+    @single_threaded()
     def after(
         self, frame: WhitenedFrame, before: Process | None, new: Evaluations, known: Memory
     ) -> tuple[Process | None, Memory]:

@@ -36,6 +36,7 @@ from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, slope_rows, value_rows
 from gp.conditioning.function_kernel import FunctionProcess
 from gp.evidence import LogPosterior
+from gp.threads import single_threaded
 
 _LARGEST = 1e150
 """The largest residual, whose square is finite."""
@@ -209,6 +210,7 @@ def _weights(u: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(weights / weights.sum(), gammaincc(0.5 * dimension, 0.5 * squares)))
 
 
+@single_threaded()
 def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None:
     """Return the process near q, or None; arguments are as of `remembered_elbo`.
 

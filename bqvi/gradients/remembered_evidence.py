@@ -52,6 +52,7 @@ from bqvi.pareto import pareto_shape
 from bqvi.widened import WIDENING
 from gp.arrays import LOG_2PI
 from gp.conditioning.directional import value_rows
+from gp.threads import single_threaded
 
 _LARGEST = 300.0
 """The largest logarithm of a mass over that inside."""
@@ -78,6 +79,7 @@ class EvidenceEstimate:
     """The row of a gradient that all other evaluations contradict."""
 
 
+@single_threaded()
 def remembered_evidence(
     q: Gaussian | DiagonalGaussian, memory: Memory, seed: int = 0
 ) -> EvidenceEstimate | None:

@@ -22,7 +22,6 @@ from bqvi.pareto import PARETO
 from bqvi.posterior import Posterior, of_model
 from bqvi.runs import Checkpoint, Trace
 from bqvi.runs.door_result import DoorResult
-from gp.threads import single_threaded
 from gp.user_warnings import warn_user
 
 if TYPE_CHECKING:
@@ -280,8 +279,7 @@ class Fit(DoorResult):
 
         if not is_of_one_function(self.problem.model, self.q, self.state.memory):
             return None
-        with single_threaded():
-            found = remembered_evidence(self.q, self.state.memory)
+        found = remembered_evidence(self.q, self.state.memory)
         for message in self._of_estimate(found):
             warn_user(message)
         return found

@@ -38,6 +38,7 @@ from gp.arrays import Array, to_numpy
 from gp.checks import require_integer, require_seed
 from gp.measures import Gaussian, GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
+from gp.threads import single_threaded
 
 if TYPE_CHECKING:
     import torch
@@ -231,6 +232,7 @@ class Posterior:
         symmetric = 0.5 * (covariances + np.swapaxes(covariances, -1, -2))
         return GaussianMixture(self.q.weights, to_charts.from_standard(self.q.means), symmetric)
 
+    @single_threaded()
     def mode(self) -> np.ndarray:
         """The point of largest density of q in the user's units, (P,).
 

@@ -4,10 +4,4 @@ from bqvi.quadrature.integral import EstimateRow, Integral
 from bqvi.quadrature.integrate import METHODS, integrate
 from bqvi.runs import Trace
 
-__all__ = [
-    "METHODS",
-    "EstimateRow",
-    "Integral",
-    "Trace",
-    "integrate",
-]
+__all__ = ["METHODS", "EstimateRow", "Integral", "Trace", "integrate"]

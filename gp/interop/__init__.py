@@ -25,13 +25,7 @@ if TYPE_CHECKING:
     from gp.marginal import MarginalPosterior
     from gp.posterior import Posterior
 
-__all__ = [
-    "as_botorch_model",
-    "as_kernel",
-    "from_botorch",
-    "from_gpytorch",
-    "from_gpytorch_kernel",
-]
+__all__ = ["as_botorch_model", "as_kernel", "from_botorch", "from_gpytorch", "from_gpytorch_kernel"]
 
 
 def from_gpytorch_kernel(kernel: Any) -> Kernel:
