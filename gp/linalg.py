@@ -22,6 +22,7 @@ import numpy as np
 from gp import triangular
 from gp.arrays import Array, as_like, is_torch, namespace
 from gp.rounding import LARGE_PIVOT, SMALLEST_EIGENVALUE, extension_is_sound, is_sound
+from gp.threads import of_few
 from gp.triangular import lapack, solve_lower
 
 _MOST_ROWS = 64
@@ -421,5 +422,5 @@ def sample_gaussian(
         raise ValueError(f"n = {n}: give the number of draws, 0 or more")
     rng = np.random.default_rng(seed)
     normal = as_like(rng.standard_normal((n, mean.shape[0])), mean)
-    lower = cholesky(covariance, scale).lower
-    return mean + normal @ lower.T
+    with of_few(len(covariance)):
+        return mean + normal @ cholesky(covariance, scale).lower.T

@@ -18,7 +18,7 @@ from bqvi.gradients import Batch, BayesianQuadrature, remembered_evidence
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.process_cache import ProcessCache
 from bqvi.posterior import Posterior
-from gp import hyperparameters, posterior, threads
+from gp import hyperparameters, linalg, posterior, threads
 
 MANY = 3
 SEEN: list[int] = []
@@ -146,6 +146,7 @@ BELOW = {
     "a search": (maximised, search, "ascend"),
     "a mode": (lambda: Posterior.of(Q).mode(), Posterior, "_climbed"),
     "a process": (conditioned, posterior, "cholesky"),
+    "draws": (lambda: conditioned().sample(np.zeros((9, 2)), 3), linalg, "cholesky"),
     "predictions": (lambda: conditioned().mean_and_variance(np.zeros((9, 2))), posterior, "_squares"),
 }
 """What is called without a door, and the function that it spends its time in."""
@@ -165,7 +166,7 @@ def test_below_the_doors_small_matrices_have_one_thread_and_the_users_functions_
         assert set(counts()) == {MANY}
         assert set(SEEN) == {1}
         SEEN.clear()
-        if attribute == "cholesky":
+        if where is posterior and attribute == "cholesky":
             conditioned(threads._FEW + 1)
             assert set(SEEN) == {MANY}
     torch.set_num_threads(before)
