@@ -25,7 +25,7 @@ run: $(READY)        ## four studies in short and the comparison of VI methods, 
 	$(BIN)/bqvi report --jobs $(JOBS)
 
 test: $(READY)       ## the whole test suite
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # Compiling takes half a minute, once, which the suite does without: there the same loops run as plain Python.
 test-compiled: $(READY)  ## the tests of compiled loops, with numba, and hmmlearn's values

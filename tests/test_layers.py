@@ -7,6 +7,7 @@ experiments    themes > harness, problems
 """
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -60,6 +61,7 @@ SUBPACKAGES = {
 """What a subpackage does not import, beside itself."""
 
 
+@functools.cache
 def imported_modules(source: str) -> set[str]:
     """Every module that is imported outside of type checking; names taken from it are listed as if they were
     modules.
@@ -105,6 +107,7 @@ def unit(module: str) -> str:
     return first
 
 
+@functools.cache
 def imports_within(package: str) -> dict[str, set[str]]:
     """For each unit of a package, the other units of it that are imported."""
     graph: dict[str, set[str]] = {}

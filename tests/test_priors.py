@@ -2,7 +2,7 @@
 
 import pickle
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -65,6 +65,25 @@ def test_the_evidence_of_conjugate_models_by_three_doors(name):
     assert bounds.lower - 4.0 * bounds.lower_sd < exact
 
 
+def of_two(theta):
+    return -((theta[0] - 0.3) ** 2) - 0.2 * theta[0] * theta[1]
+
+
+def box_of_two():
+    low, high = ([one.ppf(p) for one in (stats.norm(1.0, 2.0), stats.gamma(2.0))] for p in (0.16, 0.84))
+    return {"plausible_lower": low, "plausible_upper": high, "start": [0.5, 1.0], "budget": 30, "seed": 1}
+
+
+@cache
+def by_hand():
+    """The run of the log joint that is written by hand."""
+    b, a = stats.norm(1.0, 2.0), stats.gamma(2.0)
+    return bqvi.vbmc(
+        lambda theta: of_two(theta) + (b.logpdf(theta[0]) + a.logpdf(theta[1])),
+        lower=[-np.inf, 0.0], **box_of_two(),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "prior",
     [
@@ -76,18 +95,8 @@ def test_the_evidence_of_conjugate_models_by_three_doors(name):
 )
 def test_the_digits_are_those_of_the_log_joint_written_by_hand(prior):
     """With the same box and start; of an equal function the run is the same, wherever it goes."""
-
-    def likelihood(theta):
-        return -((theta[0] - 0.3) ** 2) - 0.2 * theta[0] * theta[1]
-
-    def log_joint(theta):
-        both = stats.norm(1.0, 2.0).logpdf(theta[0]) + stats.gamma(2.0).logpdf(theta[1])
-        return likelihood(theta) + both
-
-    low, high = ([one.ppf(p) for one in (stats.norm(1.0, 2.0), stats.gamma(2.0))] for p in (0.16, 0.84))
-    box = {"plausible_lower": low, "plausible_upper": high, "start": [0.5, 1.0], "budget": 30, "seed": 1}
-    found = bqvi.vbmc(log_likelihood=likelihood, prior=prior, **box)
-    hand = bqvi.vbmc(log_joint, lower=[-np.inf, 0.0], **box)
+    hand = by_hand()
+    found = bqvi.vbmc(log_likelihood=of_two, prior=prior, **box_of_two())
     assert found.log_evidence == pytest.approx(hand.log_evidence, abs=1e-9)
     np.testing.assert_allclose(found.theta, hand.theta, rtol=1e-6)
 
