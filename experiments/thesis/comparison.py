@@ -84,7 +84,7 @@ def _name(problem: str, estimator: str, chosen: str, kind: str = "tuned") -> str
 
 def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return every cell, on one problem also untuned; the methods of Figure 6.1; coverages."""
-    steps, names = (20, (_UNTUNED_ON,)) if quick else (STEPS, tuple(PROBLEMS))
+    steps, names = (10, (_UNTUNED_ON,)) if quick else (STEPS, tuple(PROBLEMS))
     made = []
     for problem in names:
         for kind in ("tuned", "untuned") if problem == _UNTUNED_ON else ("tuned",):

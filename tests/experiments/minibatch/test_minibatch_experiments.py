@@ -81,7 +81,9 @@ def test_where_a_datum_is_expensive_the_cost_to_a_gap_counts_the_set_up():
     assert found.loc[("balanced", 1.0), "seconds_to"] == np.inf
 
 
-def test_the_expensive_study_runs_and_claims():
+def test_the_expensive_study_runs_and_claims(monkeypatch):
+    """On fewer patients, whose differential equations are what takes the time."""
+    monkeypatch.setattr(expensive, "patients", lambda seed: problems.patients(seed, 200))
     experiment = registry.load("minibatch-expensive")
     results = table(experiment)
     looked_at(experiment, results)
