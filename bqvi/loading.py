@@ -15,7 +15,6 @@ from bqvi.records import named, record_of
 from bqvi.runs import Trace
 from bqvi.runs.checkpoint import require_run
 from bqvi.variational_bmc.state import Row
-from gp.arrays import shown
 from gp.files import read_arrays
 from gp.measures import GaussianMixture
 
@@ -43,8 +42,6 @@ def load(path: str | Path) -> Any:
     ValueError
         The file is none of these, is damaged, or of a run that has not ended. OSError if it cannot be opened.
     """
-    if not isinstance(path, str | Path):
-        raise TypeError(f"path is {shown(path)}; it must be the path of a file, as text or a pathlib.Path")
     header, arrays = read_arrays(path, "run")
     if (header.get("kind"), header.get("format")) == (KIND, FORMAT):
         return record_of(path, header, arrays, _RECORDS)

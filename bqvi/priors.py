@@ -167,12 +167,10 @@ class _Distributions:
     Attributes
     ----------
     layout : the parameters by name. parts : the densities, in the order of the parameters.
-    usual : bounds, ends of the plausible box and start (P,), by argument.
     """
 
     layout: VectorLayout
     parts: tuple[_Part, ...]
-    usual: Mapping[str, np.ndarray]
 
     @classmethod
     def of(cls, given: Any) -> _Distributions:
@@ -186,13 +184,18 @@ class _Distributions:
             layout = VectorLayout({name: part.shape for name, part in zip(given, parts, strict=True)})
         else:
             layout = VectorLayout({f"x{i}": () for i in range(sum(int(np.prod(x.shape)) for x in parts))})
-        rows = [np.concatenate([np.broadcast_to(x, p.shape).ravel() for x, p in zip(one, parts, strict=True)])
-                for one in zip(*((*p.ends, *p.quantiles) for p in parts), strict=True)]  # fmt: skip
-        return cls(layout, tuple(parts), dict(zip((*BOUNDS, "start"), rows, strict=True)))
+        return cls(layout, tuple(parts))
+
+    @cached_property
+    def usual(self) -> dict[str, np.ndarray]:
+        """Bounds, ends of the plausible box and start (P,), by argument."""
+        none = np.full(len(self.layout.names), np.inf)
+        return self.within(-none, none)
 
     def within(self, lower: np.ndarray, upper: np.ndarray) -> dict[str, np.ndarray]:
         """Bounds, box and start of the prior within bounds (P,); ValueError where these leave nothing."""
-        least, most = self.usual["lower"], self.usual["upper"]
+        all_ends = [[np.broadcast_to(end, p.shape).ravel() for end in p.ends] for p in self.parts]
+        least, most = map(np.concatenate, zip(*all_ends, strict=True))
         low, high = np.fmax(lower, least), np.fmin(upper, most)
         fixed, at, rows = lower == upper, 0, list[np.ndarray]()
         for part in self.parts:
@@ -283,12 +286,13 @@ class _Stated:
 class Joint:
     """The log joint of a log likelihood of theta (P,), or if ``vectorised`` of (n, P), and a prior.
 
-    The log likelihood is not called where the prior is zero.
+    The log likelihood is not called where the prior is zero; ``slopes`` is its gradient.
     """
 
     log_likelihood: Callable[..., Any]
     prior: Any
     vectorised: bool
+    slopes: Any = None
 
     def __call__(self, theta: Array, /) -> Any:
         """The log joint; a standard deviation and a dict are passed on."""
@@ -306,20 +310,11 @@ class Joint:
         value = value + (logs if numbers.ndim else logs[0])
         return (value, *found[1:]) if isinstance(found, tuple) else value
 
-
-@dataclass(frozen=True, eq=False)
-class _JointGradient:
-    """The gradient of a `Joint`."""
-
-    gradient: Callable[..., Any]
-    prior: Any
-    vectorised: bool
-
-    def __call__(self, theta: np.ndarray, /) -> Any:
-        """Its values, (P,) or (n, P)."""
-        found, slopes = self.gradient(theta), self.prior.gradient(np.atleast_2d(theta))
+    def gradient(self, theta: np.ndarray, /) -> Any:
+        """Its gradient, (P,) or (n, P)."""
+        found, more = self.slopes(theta), self.prior.gradient(np.atleast_2d(theta))
         same = numbers_in(found) is not None and np.size(found) == theta.size  # else the call is refused
-        return np.reshape(found, theta.shape) + slopes.reshape(theta.shape) if same else found
+        return np.reshape(found, theta.shape) + more.reshape(theta.shape) if same else found
 
 
 class PosedLogJoint(NamedTuple):
@@ -386,9 +381,7 @@ def posed(
             f"{' and '.join(given) or 'no function'} is given: give log_likelihood and prior, or log_joint"
         )
     if log_joint is not None:
-        names, found = in_order(arguments)
-        value, gradient = (by_name(one, names or titles or ()) for one in (log_joint, gradient))
-        return PosedLogJoint(value, gradient, names, found)
+        return PosedLogJoint(log_joint, gradient, *in_order(arguments))
     if not callable(log_likelihood):
         raise TypeError(f"log_likelihood is {shown(log_likelihood)}; it must be a function of theta")
     alone = not (isinstance(prior, tuple) and len(prior) == 2 and all(map(callable, prior)))
@@ -410,7 +403,6 @@ def posed(
         found |= {end: usual[end] for end in BOUNDS[:2] if end in found}
     if gradient is not None:
         of.require_gradient(gradient)
-    value = Joint(by_name(log_likelihood, names or ()), of, vectorised)
-    if callable(gradient):
-        gradient = _JointGradient(by_name(gradient, names or ()), of, vectorised)
-    return PosedLogJoint(value, gradient, names, found, usual, of)
+    log_likelihood, slopes = (by_name(one, names or ()) for one in (log_likelihood, gradient))
+    value = Joint(log_likelihood, of, vectorised, slopes)
+    return PosedLogJoint(value, value.gradient if callable(gradient) else gradient, names, found, usual, of)

@@ -15,7 +15,8 @@ from gp.suggestions import did_you_mean
 _EXTRAS = {
     "arviz": ("h5netcdf", "h5py", "xarray"),
     "botorch": ("botorch", "gpytorch", "linear_operator"),
-    "numpyro": ("jax", "numpyro"),
+    "jax": ("jax",),
+    "numpyro": ("numpyro",),
     "plot": ("matplotlib",),
     "pymc": ("pymc",),
     "ray": ("ray",),

@@ -189,7 +189,8 @@ def test_folders_that_hide_no_module_raise_no_error(tmp_path):
         ("sklearn", lambda: importlib.import_module("bqvi.sklearn"), "sklearn"),
         ("ray", lambda: bqvi.calls.RayExecutor(), "ray"),
         ("pymc", lambda: bqvi.adapters.from_pymc(None), "pymc"),
-        ("jax", lambda: bqvi.adapters.from_numpyro(None), "numpyro"),
+        ("jax", lambda: bqvi.adapters.from_jax(None), "jax"),
+        ("numpyro", lambda: bqvi.adapters.from_numpyro(None), "numpyro"),
     ],
 )
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch, module, use, extra):

@@ -1,8 +1,7 @@
 """`from_numpyro`: a NumPyro model. The unconstrained vector is that of NumPyro's own samplers.
 
 Density and gradient come from the potential function of ``numpyro.infer.util.initialize_model``, compiled for
-batches. A batch is padded to a power of two, so that few sizes have to be compiled. The box of the prior is
-the central 95 % of draws from the prior.
+batches (`bqvi.adapters.jax_function`). The box of the prior is the central 95 % of draws from the prior.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bqvi.adapters.jax_function import Jitted, batched, padded, require_double
 from bqvi.adapters.variables import PRIOR_DRAWS, Compiled, box_of_draws, start_within
 from bqvi.calls.parameters import VectorLayout
 from bqvi.calls.target_model import TargetModel
@@ -65,23 +65,28 @@ def from_numpyro(
         is observed.
     """
     with needing():
-        import jax
         import numpyro
-    _require_ready(model)
+    import jax
+
+    require_double()
+    if not callable(model):
+        raise TypeError(f"model is {model!r:.100}; it must be a function of NumPyro statements")
     sites = _traced(model, args, kwargs, jax.random.PRNGKey(seed))
     _check(sites)
     first = _initialised(model, args, kwargs, seed).param_info.z
     latent = [name for name in sites if name in first]
     layout = VectorLayout({name: tuple(np.shape(first[name])) for name in latent})
     site_model = _Sites(model, args, kwargs, layout, seed)
+    called = Jitted(site_model.log_joint)
+    given = {name: site["value"] for name, site in sites.items() if site.get("is_observed")}
     drawn = site_model.prior(PRIOR_DRAWS, jax.random.PRNGKey(seed + 1))
     prior = None if drawn is None else box_of_draws(drawn)
     if start is None:
         start = layout.joined(first) if prior is None else start_within(*prior)
     return TargetModel(
-        log_joint=site_model.value,
+        log_joint=called.value,
         names=layout.names,
-        log_joint_and_gradient=site_model.value_and_gradient,
+        log_joint_and_gradient=called.value_and_gradient,
         vectorised=True,
         start=start,
         plausible_lower=plausible_lower,
@@ -90,23 +95,10 @@ def from_numpyro(
         from_named=site_model.unconstrained,
         coords=dict(coords or {}),
         dims={**_plates(sites), **(dims or {})},
-        observed=_observed(sites),
+        observed={name: np.asarray(x) for name, x in given.items() if x is not None and np.size(x)},
         package=f"NumPyro {numpyro.__version__}",
         prior_box=prior,
     )
-
-
-def _require_ready(model: Any) -> None:
-    """Raise an error unless ``model`` is a function and JAX computes in double precision."""
-    import jax
-
-    if not callable(model):
-        raise TypeError(f"model is {model!r:.100}; it must be a function of NumPyro statements")
-    if not jax.config.jax_enable_x64:
-        raise ValueError(
-            "JAX computes in float32, in which a log density has errors of .001 to 1; set "
-            "numpyro.enable_x64(), or the environment variable JAX_ENABLE_X64=1, before JAX is first used"
-        )
 
 
 def _traced(model: Callable[..., Any], args: Any, kwargs: Any, key: Any) -> Any:
@@ -138,11 +130,6 @@ def _initialised(model: Callable[..., Any], args: Any, kwargs: Any, seed: int) -
         jax.random.PRNGKey(seed), model, model_args=args, model_kwargs=kwargs,
         init_strategy=numpyro.infer.init_to_median,
     )  # fmt: skip
-
-
-def _observed(sites: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    given = {name: site["value"] for name, site in sites.items() if site.get("is_observed")}
-    return {name: np.asarray(x) for name, x in given.items() if x is not None and np.size(x)}
 
 
 def _check(sites: Mapping[str, Any]) -> None:
@@ -208,18 +195,9 @@ class _Sites(Compiled):
     layout: VectorLayout
     seed: int
 
-    def value(self, theta: np.ndarray) -> np.ndarray:
-        """The log joint at theta (n, P), (n,)."""
-        return np.asarray(self._value(_padded(theta)))[: len(theta)]
-
-    def value_and_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The log joint (n,) and its gradients (n, P) at theta (n, P)."""
-        values, gradients = self._both(_padded(theta))
-        return np.asarray(values)[: len(theta)], np.asarray(gradients)[: len(theta)]
-
     def constrained(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         """Latent and deterministic sites (n, ...) by name at theta (n, P)."""
-        found = self._constrain(_padded(theta))
+        found = self._constrain(padded(theta))
         return {name: np.asarray(x)[: len(theta)] for name, x in found.items()}
 
     def unconstrained(self, values: Mapping[str, Any]) -> np.ndarray:
@@ -240,13 +218,14 @@ class _Sites(Compiled):
         # Compilation removes computations that the draws do not depend on, such as simulators in the
         # likelihood.
         try:
-            draws = _batched(one)(jax.random.split(key, n))
+            draws = batched(one)(jax.random.split(key, n))
         except NotImplementedError:  # NumPyro cannot draw from an improper prior
             return None
-        free = _batched(self._unconstrain)(draws)
+        free = batched(self._unconstrain)(draws)
         return np.concatenate([np.asarray(free[name]).reshape(n, -1) for name in self.layout.shapes], axis=1)
 
-    def _log_joint(self, theta: Any) -> Any:
+    def log_joint(self, theta: Any) -> Any:
+        """The log joint at theta (P,), in JAX."""
         return -self._functions.potential_fn(self.layout.parted(theta))
 
     def _unconstrain(self, values: Mapping[str, Any]) -> Any:
@@ -256,32 +235,8 @@ class _Sites(Compiled):
 
     @cached_property
     def _functions(self) -> Any:
-        _require_ready(self.model)
         return _initialised(self.model, self.args, self.kwargs, self.seed)
 
     @cached_property
-    def _value(self) -> Any:
-        return _batched(self._log_joint)
-
-    @cached_property
-    def _both(self) -> Any:
-        import jax
-
-        return _batched(jax.value_and_grad(self._log_joint))
-
-    @cached_property
     def _constrain(self) -> Any:
-        return _batched(lambda theta: self._functions.postprocess_fn(self.layout.parted(theta)))
-
-
-def _batched(function: Callable[..., Any]) -> Any:
-    import jax
-
-    return jax.jit(jax.vmap(function))
-
-
-def _padded(theta: np.ndarray) -> np.ndarray:
-    """The parameters theta (n, P), with the first row repeated until the number of rows is a power of two."""
-    theta = np.where(theta == 0.0, 1e-200 * np.sqrt(2.0 + np.arange(theta.shape[1])), theta)
-    more = (1 << (len(theta) - 1).bit_length()) - len(theta)
-    return np.concatenate([theta, np.repeat(theta[:1], more, axis=0)]) if more else theta
+        return batched(lambda theta: self._functions.postprocess_fn(self.layout.parted(theta)))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -45,26 +45,13 @@ def excess(model: Any) -> float:
     total = 0.0
     for variable in [*model.free_RVs, *model.observed_RVs]:
         if type(variable.owner.op).__name__ in _KINDS:
-            n, eta = _arguments(variable)
+            inputs, cholesky = variable.owner.inputs, type(variable.owner.op).__name__ == _KINDS[0]
+            found = [x.eval(mode="FAST_COMPILE") for x in (inputs[1:3] if cholesky else inputs[-2:])]
+            n, eta = int(found[0]), float(found[1])  # constants for PyMC's own density, too
             one = pymc.LKJCorr.dist(n=n, eta=eta)
             identity = np.eye(n) if one.ndim == 2 else np.zeros(n * (n - 1) // 2)
-            found = float(pymc.logp(one, identity).eval(mode="FAST_COMPILE"))
-            total += found + log_normaliser(n, eta)
+            total += float(pymc.logp(one, identity).eval(mode="FAST_COMPILE")) + log_normaliser(n, eta)
     return total if abs(total) > 1e-9 else 0.0
-
-
-def _arguments(variable: Any) -> tuple[int, float]:
-    """The dimension and eta of an LKJ variable, which must be constants for PyMC's own density, too."""
-    inputs = variable.owner.inputs
-    cholesky = type(variable.owner.op).__name__ == _KINDS[0]
-    n, eta = inputs[1:3] if cholesky else inputs[-2:]
-    return int(n.eval(mode="FAST_COMPILE")), float(eta.eval(mode="FAST_COMPILE"))
-
-
-_LKJ = (
-    "PyMC {} has the normaliser of the LKJ distribution with the wrong sign; the log joint is PyMC's less "
-    "{:.6g} nats, which corrects the evidence"
-)
 
 
 def from_pymc(
@@ -118,12 +105,16 @@ def from_pymc(
     density.set_extra_values({})
     off = excess(model)
     if off:
-        warn_user(_LKJ.format(pymc.__version__, off))
+        warn_user(
+            f"PyMC {pymc.__version__} has the normaliser of the LKJ distribution with the wrong sign; the "
+            f"log joint is PyMC's less {off:.6g} nats, which corrects the evidence"
+        )
     called = _Density(density, off)
     first = model.initial_point(seed)
     layout = VectorLayout({value.name: tuple(np.shape(first[value.name])) for value in density._grad_vars})
     variables = _PyMCVariables(model, layout)
     prior = _prior_box(model, layout, seed)
+    given = {variable.name: model.rvs_to_values[variable] for variable in model.observed_RVs}
     return TargetModel(
         log_joint=called.value,
         names=layout.names,
@@ -135,7 +126,7 @@ def from_pymc(
         from_named=variables.unconstrained,
         coords={name: list(labels) for name, labels in model.coords.items() if labels is not None},
         dims={name: tuple(map(str, dims)) for name, dims in model.named_vars_to_dims.items()},
-        observed=_observed(model),
+        observed={name: np.asarray(value.eval(mode="FAST_COMPILE")) for name, value in given.items()},
         constants={data.name: np.asarray(data.get_value()) for data in model.data_vars},
         package=f"PyMC {pymc.__version__}",
         prior_box=prior,
@@ -180,18 +171,6 @@ def _check(model: Any) -> None:
         )
 
 
-def _observed(model: Any) -> dict[str, np.ndarray]:
-    found = {}
-    for variable in model.observed_RVs:
-        value = model.rvs_to_values[variable]
-        data = getattr(value, "data", None)
-        if data is None and callable(getattr(value, "get_value", None)):
-            data = value.get_value()
-        if data is not None:
-            found[variable.name] = np.asarray(data)
-    return found
-
-
 def _prior_box(model: Any, layout: VectorLayout, seed: int) -> tuple[np.ndarray, np.ndarray] | None:
     """The ends (P,), (P,) of the central 95 % of draws from the prior; None where it cannot be drawn from."""
     from pymc.initial_point import make_initial_point_fn
@@ -222,11 +201,11 @@ def _start(
     return layout.joined(values)
 
 
-class _Density:
+class _Density(NamedTuple):
     """The compiled density, less the constant ``off``; PyMC computes the gradient with each value."""
 
-    def __init__(self, density: Any, off: float) -> None:
-        self.density, self.off = density, off
+    density: Any
+    off: float
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The log joint and its gradient (P,) at theta (P,)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import importlib.util
 import subprocess
 from collections.abc import Callable, Mapping
@@ -101,9 +102,7 @@ class HttpProgram:
 
 def _plain(x: np.ndarray) -> Any:
     """An array as a number or nested lists, which httpstan requires."""
-    if x.dtype.kind == "b":
-        x = x.astype(int)
-    return x.tolist()
+    return (x.astype(int) if x.dtype.kind == "b" else x).tolist()
 
 
 def _built(code: str) -> Any:
@@ -131,10 +130,8 @@ def _built(code: str) -> Any:
 
 def _repeated(call: Callable[[], object]) -> None:
     """Call until it ends within httpstan's time limit."""
-    for attempt in range(_ATTEMPTS):
-        try:
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(subprocess.TimeoutExpired):
             call()
             return
-        except subprocess.TimeoutExpired:
-            if attempt == _ATTEMPTS - 1:
-                raise
+    call()

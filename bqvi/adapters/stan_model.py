@@ -73,13 +73,11 @@ def from_stan(
     """
     code, folder = _code(code_or_file)
     program = _compiled(code, folder, _data(data))
-    count = len(program.names)
-    start = np.zeros(count) if start is None else start
     return TargetModel(
         log_joint=program.value,
         names=program.names,
         log_joint_and_gradient=program.value_and_gradient,
-        start=start,
+        start=np.zeros(len(program.names)) if start is None else start,
         plausible_lower=plausible_lower,
         plausible_upper=plausible_upper,
         to_named=partial(_variables, program),

@@ -92,24 +92,21 @@ class _Module:
 
     def __init__(self, module: torch.nn.Module, layout: VectorLayout, args: Any, kwargs: Any) -> None:
         self.module, self.layout, self.args, self.kwargs = module, layout, args, kwargs
-        self.device = next(module.parameters()).device
+        self.like = next(module.parameters()).detach()
 
     def value(self, theta: np.ndarray) -> float:
         """The log joint at theta (D,)."""
         import torch
 
         with torch.no_grad():
-            return float(self._log_joint(torch.as_tensor(theta, device=self.device)))
+            return float(self._log_joint(self.like.new_tensor(theta)))
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The log joint and its gradient (D,) at theta (D,)."""
-        import torch
+        from bqvi.calls.autodiff import differentiated
 
-        leaf = torch.tensor(theta, dtype=torch.float64, device=self.device, requires_grad=True)
-        with torch.enable_grad():
-            value = self._log_joint(leaf)
-            (gradient,) = torch.autograd.grad(value, leaf)
-        return float(value.detach()), gradient.cpu().numpy()
+        found = differentiated(self._log_joint, theta[None], self.like, vectorised=False)
+        return float(found.returned), found.gradients[0, 0]
 
     def _log_joint(self, theta: torch.Tensor) -> torch.Tensor:
         import torch

@@ -15,8 +15,8 @@ class Compiled:
     """Models that compile functions when they are first called, which are no part of what is pickled."""
 
     def __getstate__(self) -> dict[str, Any]:
-        kind = type(self)
-        return {name: x for name, x in vars(self).items() if not hasattr(getattr(kind, name, None), "func")}
+        made = {name for name in vars(self) if hasattr(getattr(type(self), name, None), "func")}
+        return {name: x for name, x in vars(self).items() if name not in made}
 
 
 def box_of_draws(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -221,6 +221,7 @@ class CallBatch:
         if np.count_nonzero(failed):
             values = np.where(failed[:, None], self.function.range.missing, values)
         gradients = self._gradients_of_rows(kept) if self._with_gradients else None
+        products: Products = tuple(self._by_products[i] for i in np.arange(len(self.points))[kept])
         if self.coordinates is not None and self.function.range.density and n:
             values = values + self.coordinates.log_jacobian(self.points[kept])[:, None]
         if not self.function.range.outputs:
@@ -234,7 +235,7 @@ class CallBatch:
             failed,
             tuple(self._reasons[kept]),
             n_evaluations=self._cost * called,
-            by_products=self._products_of_rows(kept),
+            by_products=products if any(one is not None for one in products) else (),
             gradient_noise_variance=self._gradient_noise(kept),
         )
 
@@ -255,11 +256,6 @@ class CallBatch:
         if self.function.range.density:
             slopes = slopes + self.coordinates.log_jacobian_gradient(points)[:, None, :]
         return slopes
-
-    def _products_of_rows(self, kept: np.ndarray | slice) -> Products:
-        if all(products is None for products in self._by_products):
-            return ()
-        return tuple(self._by_products[i] for i in np.arange(len(self.points))[kept])
 
     def _gradient_noise(self, kept: np.ndarray | slice) -> np.ndarray | None:
         """The noise variance of the rows' gradients, (n, D): each coordinate depends on one parameter."""

@@ -99,25 +99,23 @@ def no_values(points: np.ndarray, error: Exception, kept: bool = True, who: str 
 
 
 def _call_result(function: Function, points: np.ndarray, watched: bool) -> CallResult:
+    slopes, graph, left, tensor = None, True, False, True
     if function.gradient == AUTODIFF:
         from bqvi.calls.autodiff import differentiated
 
         found = differentiated(function.value, points, function.like, function.vectorised, watched)
-        returned, products = parted(function, found.returned, points)
-        values, sds = values_of(function, returned, points)
-        if not found.tensor and np.isfinite(values).any():
-            raise no_tensor(function, points)
-        result = CallResult(values, sds, found.gradients, graph=found.graph, left=found.left)
+        returned, slopes, graph, tensor, left = found
     elif isinstance(function.gradient, GradientWithValue):
         returned, slopes = function.gradient.both(_as_given(function, points))
-        returned, products = parted(function, returned, points)
-        values, sds = values_of(function, returned, points)
-        result = CallResult(values, sds, gradients_of(function, slopes, points, values.shape[1]))
     else:
         returned = function.value(_as_given(function, points))
-        returned, products = parted(function, returned, points)
-        values, sds = values_of(function, returned, points)
-        result = CallResult(values, sds)
+    returned, products = parted(function, returned, points)
+    values, sds = values_of(function, returned, points)
+    if not tensor and np.isfinite(values).any():
+        raise no_tensor(function, points)
+    if isinstance(function.gradient, GradientWithValue):
+        slopes = gradients_of(function, slopes, points, values.shape[1])
+    result = CallResult(values, sds, slopes, graph=graph, left=left)
     if products is not None:
         result = replace(result, by_products=(products,))
     elif _plain(function, result):

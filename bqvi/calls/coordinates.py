@@ -43,7 +43,6 @@ from gp.measures import AffineMap
 
 _LARGEST_EXPONENT = 700.0  # e^700 is representable
 VECTORS = ("lower", "upper", "plausible_lower", "plausible_upper", "periodic")
-"""What makes coordinates, beside names."""
 
 
 @dataclass(frozen=True)

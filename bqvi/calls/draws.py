@@ -19,6 +19,7 @@ import numpy as np
 
 from bqvi.calls.faults import OF_ITS_CODE, EvaluationError, described, is_numerical
 from bqvi.calls.function import Function, named_point
+from bqvi.calls.parameters import VectorLayout
 from gp.arrays import is_torch, to_numpy
 
 _NO_PLACE = (
@@ -183,11 +184,8 @@ class ModelCalls:
         )
 
     def _place(self, draw: int) -> str:
-        names: list[str] = []
-        if isinstance(self.theta, dict):
-            for name, part in self.theta.items():
-                size = part[0].numel()
-                names += [name] if size == 1 else [f"{name}[{i}]" for i in range(size)]
+        parts = self.theta if isinstance(self.theta, dict) else {}
+        names = VectorLayout({name: tuple(part.shape[1:]) for name, part in parts.items()}).names
         return named_point(names, self._table[draw])
 
 

@@ -71,16 +71,6 @@ STATED = Such(
 """The noise of values that a door cannot learn."""
 
 
-def _require_noise(noise_sd: object) -> None:
-    """Raise an error unless ``noise_sd`` is a positive number whose square is representable."""
-    require_above("noise_sd", noise_sd, 0.0)  # type: ignore[arg-type]
-    if not _LEAST_NOISE < float(noise_sd) < 1.0 / _LEAST_NOISE:  # type: ignore[arg-type]
-        raise ValueError(
-            f"noise_sd is {noise_sd}; its square is out of the range of numbers: change the units, or "
-            "leave it out where the values are exact"
-        )
-
-
 def named_point(names: Sequence[str], point: np.ndarray) -> str:
     """The text by which messages name a point (P,); without names its entries are x0, x1, ...
 
@@ -164,7 +154,12 @@ class Function:
                     "the points"
                 )
         elif self.noise_sd is not None and not callable(self.noise_sd):
-            _require_noise(self.noise_sd)
+            require_above("noise_sd", self.noise_sd, 0.0)
+            if not _LEAST_NOISE < float(self.noise_sd) < 1.0 / _LEAST_NOISE:
+                raise ValueError(
+                    f"noise_sd is {self.noise_sd}; its square is out of the range of numbers: change the "
+                    "units, or leave it out where the values are exact"
+                )
             object.__setattr__(self, "noise_sd", float(self.noise_sd))
 
     @property

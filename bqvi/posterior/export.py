@@ -71,16 +71,13 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
             coords |= _labels(model, dims, inner)
         return xarray.Dataset(variables, coords=coords, attrs=stored)
 
-    by_name = dict(zip(free.names, draws.T, strict=True))
     stats = {"lp": free.log_prob(draws), "log_weight": log_weights}
     groups = {"posterior": table(posterior.variables(len(draws), seed))}
     if model is not None or free is not posterior:
-        groups["unconstrained_posterior"] = table(by_name)
+        groups["unconstrained_posterior"] = table(dict(zip(free.names, draws.T, strict=True)))
     groups["sample_stats"] = table(stats)
-    if model is not None and model.observed:
-        groups["observed_data"] = table(model.observed, drawn=False)
-    if model is not None and model.constants:
-        groups["constant_data"] = table(model.constants, drawn=False)
+    data = {} if model is None else {"observed_data": model.observed, "constant_data": model.constants}
+    groups |= {name: table(columns, drawn=False) for name, columns in data.items() if columns}
     return xarray.DataTree.from_dict(groups)
 
 

@@ -37,12 +37,10 @@ def _transform(name: str, low: float, high: float) -> to.Transform:
     if name == "above":
         return to.ComposeTransform([to.ExpTransform(), to.AffineTransform(low, 1.0)])
     if name == "below":
-        return to.ComposeTransform(
-            [to.AffineTransform(0.0, -1.0), to.ExpTransform(), to.AffineTransform(high, -1.0)]
-        )
+        flipped = to.AffineTransform(0.0, -1.0)
+        return to.ComposeTransform([flipped, to.ExpTransform(), to.AffineTransform(high, -1.0)])
     if name == "between":
-        normal = of.Normal(torch.zeros((), dtype=torch.float64), torch.ones((), dtype=torch.float64))
-        return to.ComposeTransform(
-            [to.CumulativeDistributionTransform(normal), to.AffineTransform(low, high - low)]
-        )
+        normal = of.Normal(*torch.eye(2, dtype=torch.float64)[1])
+        scaled = to.AffineTransform(low, high - low)
+        return to.ComposeTransform([to.CumulativeDistributionTransform(normal), scaled])
     return to.identity_transform

@@ -67,35 +67,6 @@ class Checkpoint:
         write_record(path, header, self.records(self.state), compressed, answer)
 
 
-def read(
-    path: str | Path, door: str, classes: Mapping[str, type], same: Mapping[str, Any] | None = None
-) -> Checkpoint:
-    """Read a file that `Checkpoint.save` wrote.
-
-    Parameters
-    ----------
-    door : the door of the run. classes : the classes of the records in its states, by name.
-    same : settings that the run must have, which are compared before its state is read.
-
-    Raises
-    ------
-    ValueError
-        The file is no saved run, of another door, another format or other settings, or damaged; the message
-        says which.
-    OSError
-        The file cannot be opened.
-    """
-    header, arrays = read_arrays(path, "run")
-    require_run(path, header)
-    if header["door"] != door:
-        raise ValueError(f"{path} holds a run of bqvi.{header['door']}; this is bqvi.{door}")
-    _require_same(header["settings"], same or {})
-    state = record_of(path, header, arrays, classes)
-    return Checkpoint(
-        door, header["settings"], state, header["n_evaluations"], n_cheap_evaluations=_n_cheap(header)
-    )
-
-
 def require_run(path: str | Path, header: Mapping[str, Any]) -> None:
     """Raise ValueError unless the ``header`` of the file at ``path`` is one that `Checkpoint.save` writes."""
     if header.get("program") != _PROGRAM or "door" not in header:
@@ -104,11 +75,6 @@ def require_run(path: str | Path, header: Mapping[str, Any]) -> None:
     if header.get("format") != _FORMAT:
         message = f"{path} is a saved run of format {header.get('format')}"
         raise ValueError(f"{message}; this version reads {_FORMAT}")
-
-
-def _n_cheap(header: Mapping[str, Any]) -> int:
-    """The number of evaluations of a cheap model, 0 in a header of an earlier version."""
-    return int(header.get("n_cheap_evaluations", 0))
 
 
 def require_unused(path: str | Path, made: int) -> None:
@@ -130,7 +96,7 @@ def require_unused(path: str | Path, made: int) -> None:
         raise ValueError(
             f"checkpoint is {path}, a file that exists and is no saved run; give another path, or remove it"
         )
-    count = header["n_evaluations"] + _n_cheap(header)
+    count = header["n_evaluations"] + header["n_cheap_evaluations"]
     if count > made:
         more = f", more than the {made} of the run that is resumed" if made else ""
         raise ValueError(
@@ -146,17 +112,38 @@ def resumed(
 
     Parameters
     ----------
-    classes : the classes of the records in a saved run of the door. same : settings that the run must have.
+    door : the door of the run. classes : the classes of the records in a saved run of the door.
+    same : settings that the run must have, which are compared before its state is read.
+
+    Raises
+    ------
+    ValueError, TypeError
+        It is no run, of another door, another format or other settings, or damaged; the message says which.
+    OSError
+        The file cannot be opened.
     """
     if isinstance(path := getattr(resume, "_path", resume), str | Path):
-        return read(path, door, classes, same)
-    before = _held(resume, door)
-    _require_same(before.settings, same or {})
-    return before
+        header, arrays = read_arrays(path, "run")
+        require_run(path, header)
+        _require_same(path, door, header["door"], header["settings"], same or {})
+        counts = {name: header[name] for name in ("settings", "n_evaluations", "n_cheap_evaluations")}
+        return Checkpoint(door, state=record_of(path, header, arrays, classes), **counts)
+    found = getattr(resume, "checkpoint", None)
+    if not isinstance(found, Checkpoint):
+        raise TypeError(
+            f"resume is {shown(resume)}; it must be a result of bqvi.{door}, the path of a saved one, or the "
+            "exception that ended a run"
+        )
+    _require_same("resume", door, found.door, found.settings, same or {})
+    return found
 
 
-def _require_same(settings: Mapping[str, Any], same: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the ``settings`` of the run to resume have the values of ``same``."""
+def _require_same(
+    what: object, door: str, its: str, settings: Mapping[str, Any], same: Mapping[str, Any]
+) -> None:
+    """Raise ValueError unless a run, ``what``, is of the ``door`` and has the settings ``same``."""
+    if its != door:
+        raise ValueError(f"{what} holds a run of bqvi.{its}; this is bqvi.{door}")
     for name, now in same.items():
         if settings.get(name) != now:
             before = _difference(name, settings.get(name), now)
@@ -170,16 +157,3 @@ def _difference(name: str, before: object, now: object) -> str:
     if isinstance(now, bool):
         return f"was begun {'without' if now else 'with'} {name}, which this call {'has' if now else 'lacks'}"
     return f"had {name} {before}, this call has {now}"
-
-
-def _held(resume: object, door: str) -> Checkpoint:
-    """The checkpoint of a result or an exception."""
-    found = getattr(resume, "checkpoint", None)
-    if not isinstance(found, Checkpoint):
-        raise TypeError(
-            f"resume is {shown(resume)}; it must be a result of bqvi.{door}, the path of a saved one, or the "
-            "exception that ended a run"
-        )
-    if found.door != door:
-        raise ValueError(f"resume is a run of bqvi.{found.door}; this is bqvi.{door}")
-    return found

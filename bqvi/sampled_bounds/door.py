@@ -148,8 +148,12 @@ def evidence_bounds(
         proposal = getattr(asked.prior, "proposal", None) if proposal is None else proposal
     value, gradient = asked.value, asked.gradient
     proposals, coordinates, like = _proposals(proposal)
-    if names is not None:
-        _require_of(names, proposals, coordinates)
+    count = proposals.dimension if coordinates is None else coordinates.n_parameters
+    if names is not None and (len(proposals), count) != (1, len(names)):
+        raise ValueError(
+            f"proposal has {len(proposals)} densities over R^{count}; the model, or the prior, is one "
+            f"problem of {len(names)} parameters"
+        )
     known = names if names or coordinates is None else coordinates.names
     for argument, one in {"proposal": proposal, "posterior": posterior}.items():
         if known and isinstance(one, Posterior):
@@ -163,7 +167,11 @@ def evidence_bounds(
     name = "" if method == "importance" else "hmc" if exact else "random-walk"
     transition = TRANSITIONS[name] if name else None
     if name != "hmc":
-        like, gradient = _kind_without_gradient(like, gradient), None
+        if gradient == AUTODIFF:
+            from bqvi.calls.autodiff import values_only
+
+            like = values_only(Function(value, like=like)).like
+        gradient = None
     number = whole_seed(seed)
     draws, of_posterior = _draws(posterior, proposals, coordinates, replicates, number)
     systems = Systems(len(proposals), replicates, 0 if draws is None else draws.shape[1])
@@ -184,15 +192,6 @@ def evidence_bounds(
         return Steps(engine, None, run)
     before = resumed(resume, DOOR, RECORDS, engine.checkpoint(engine.init()).settings)
     return Steps(engine, engine.resumed(before), run)
-
-
-def _require_of(names: Sequence[str], proposals: Proposals, coordinates: Coordinates | None) -> None:
-    """An error unless there is one proposal, over the parameters of the model or the prior."""
-    if len(proposals) > 1:
-        raise ValueError(f"proposal is a sequence of {len(proposals)}; a model, or a prior, is one problem")
-    count = proposals.dimension if coordinates is None else coordinates.n_parameters
-    if count != len(names):
-        raise ValueError(f"proposal is over R^{count}; the model, or the prior, has {len(names)} parameters")
 
 
 @dataclass(frozen=True)
@@ -232,15 +231,6 @@ def _proposals(proposal: Any) -> tuple[Proposals, Coordinates | None, Any]:
         ) from None
     mean = several[0].mean
     return Proposals.of(mixtures), None, mean if is_torch(mean) else None
-
-
-def _kind_without_gradient(like: object, gradient: object) -> Any:
-    """The kind of array with which a log joint is called where its gradient is not asked for."""
-    if not isinstance(gradient, str) or gradient != AUTODIFF or is_torch(like):
-        return like
-    import torch
-
-    return torch.empty(0, dtype=torch.float64)
 
 
 def _require_room(choices: Choices, transition: Any) -> None:

@@ -69,7 +69,7 @@ def test_evidence_bounds_find_what_they_find_of_the_function():
         bqvi.evidence_bounds(gaussian(), proposal, gradient="autodiff")
     with pytest.raises(ValueError, match="is one problem"):
         bqvi.evidence_bounds(gaussian(), [proposal] * 2)
-    with pytest.raises(ValueError, match=r"over R\^3; the model, or the prior, has 2"):
+    with pytest.raises(ValueError, match=r"over R\^3; the model, or the prior, is one problem of 2"):
         bqvi.evidence_bounds(gaussian(), Gaussian(np.zeros(3), np.eye(3)))
 
 

@@ -107,9 +107,9 @@ def test_a_run_of_another_door_or_format(saved, tmp_path, monkeypatch):
     path = tmp_path / "run.npz"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=rf"run.npz holds a run of bqvi.{door}; this is bqvi.other"):
-        checkpoint.read(path, "other", {})
+        checkpoint.resumed(path, "other", {})
     with pytest.raises(ValueError, match="another version of bqvi"):
-        checkpoint.read(path, door, {})
+        checkpoint.resumed(path, door, {})
     monkeypatch.setattr(checkpoint, "_FORMAT", 99)
     with pytest.raises(ValueError, match=r"run.npz is a saved run of format 3; this version reads 99"):
         opened(case, path)
