@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-for package in ("sphinx.application", "docutils"):
+# docutils first: botorch installs a folder `sphinx`, after whose import SciPy looks for the real one
+for package in ("docutils", "sphinx.application"):
     pytest.importorskip(package, reason="needs the extra docs")
 DOCS = Path(__file__).parents[1] / "docs"
 
