@@ -14,7 +14,7 @@ import bqvi
 import gp
 from acquisition import search
 from bqvi.families import Gaussian
-from bqvi.gradients import Batch, BayesianQuadrature, remembered_evidence
+from bqvi.gradients import Batch, BayesianQuadrature, remembered_elbo, remembered_evidence
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.process_cache import ProcessCache
 from bqvi.posterior import Posterior
@@ -128,10 +128,10 @@ def conditioned(rows=20):
     return gp.GaussianProcess(gp.kernels.SquaredExponential(0.5), noise=0.1).condition(x, np.sin(x[:, 0]))
 
 
-def remembered():
+def remembered(estimate=remembered_evidence.remembered_evidence):
     x = np.random.default_rng(0).normal(size=(20, 2))
     kept = replace(Memory.empty(2, True), points=x, values=log_joint(x), gradients=-x)
-    return remembered_evidence.remembered_evidence(Q, replace(kept, noise_variances=np.zeros((20, 3))))
+    return estimate(Q, replace(kept, noise_variances=np.zeros((20, 3))))
 
 
 def maximised():
@@ -143,6 +143,7 @@ def maximised():
 BELOW = {
     "a gradient": (estimated, ProcessCache, "_refitted"),
     "an evidence": (remembered, remembered_evidence, "_of_all"),
+    "an ELBO": (lambda: remembered(remembered_elbo.remembered_elbo), remembered_elbo, "_process_near"),
     "a search": (maximised, search, "ascend"),
     "a mode": (lambda: Posterior.of(Q).mode(), Posterior, "_climbed"),
     "a process": (conditioned, posterior, "cholesky"),

@@ -54,6 +54,7 @@ class ElboEstimate:
     """The reason that values vary by more than their noise, if they do."""
 
 
+@single_threaded()
 def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstimate | None:
     """Return the ELBO of a Gaussian q, or None where fewer than D + 2 evaluations are near q.
 
@@ -210,7 +211,6 @@ def _weights(u: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(weights / weights.sum(), gammaincc(0.5 * dimension, 0.5 * squares)))
 
 
-@single_threaded()
 def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None:
     """Return the process near q, or None; arguments are as of `remembered_elbo`.
 
