@@ -144,8 +144,7 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
             (frame_selection, "_informative", lambda points, _: np.ones(len(points), bool))
         ],
         "directions without a step": [(climbing, "_in_a_new_direction", lambda *_: None)],
-        "sd: first error": [(steps, "_first_error", lambda *_: 0.0)],
-        "sd: rise of the highest value": [(steps, "_rise", lambda *_: 0.0)],
+        "sd: posterior not found": [(steps, "_unsettled", lambda *_: 0.0)],
         "sd: mass beyond the draws": [(pooled_draws.PooledDraws, "possible_rise", lambda *_: 0.0)],
         "climbs along gradients": [(modes.Modes, "alignment", lambda _, at, slopes: np.ones(len(at)))],
         "shape of the tail": [(correction, "pareto_shape", lambda *_: 0.0)],

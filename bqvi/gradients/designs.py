@@ -137,8 +137,21 @@ class Optimised(Checked):
 
 
 @dataclass(frozen=True)
-class _FromPool(Checked):
-    """Nodes chosen greedily among drawn candidates, without those at which evaluations are likely to fail."""
+class MomentVarianceReduction(Checked):
+    """Greedy choice of the candidates that most reduce the variance of the gradient's functionals.
+
+    The variance is D Var E[y_i] + sum_j Var E[y_i u_j] for a separable process, and for one of values or
+    derivatives the sum of those of E[y] and of the lower triangle of E[dy/du].
+
+    Each node is chosen given the earlier ones, as variances do not depend on observations. Candidates at
+    which evaluations are likely to fail are left out.
+
+    Parameters
+    ----------
+    candidates : the number of candidates that are drawn
+    spread : their standard deviation, in units of q's; of a separable process by how much larger |u| is than
+        that of draws of q, whose standard deviation is .7 for every D
+    """
 
     candidates: Annotated[int, AtLeast(1)] = DESIGN.candidates
     spread: Annotated[float, Above(0.0)] = DESIGN.spread
@@ -156,42 +169,10 @@ class _FromPool(Checked):
         if process.feasibility is not None:
             probability = process.feasibility(pool)
             pool = pool[probability >= min(FEASIBILITY.least, np.sort(probability)[-n])]
-        return pool[most_informative(self._known(pool, process), n, process.noise)]
+        return pool[most_informative(self._candidates(pool, process), n, process.noise)]
 
-    def _known(self, pool: np.ndarray, process: Informed) -> Candidates:
-        """The candidates (C, D) with their covariances with the functionals of interest."""
+    def _candidates(self, pool: np.ndarray, process: Informed) -> Candidates:
         return process.candidates(pool)
-
-
-class MomentVarianceReduction(_FromPool):
-    """Greedy choice of the candidates that most reduce the variance of the gradient's functionals.
-
-    The variance is D Var E[y_i] + sum_j Var E[y_i u_j] for a separable process, and for one of values or
-    derivatives the sum of those of E[y] and of the lower triangle of E[dy/du].
-
-    Each node is chosen given the earlier ones, as variances do not depend on observations.
-
-    Parameters
-    ----------
-    candidates : the number of candidates that are drawn
-    spread : their standard deviation, in units of q's; of a separable process by how much larger |u| is than
-        that of draws of q, whose standard deviation is .7 for every D
-    """
-
-
-class GradientUncertainty(_FromPool):
-    """Greedy choice of the candidates with the largest N(u; 0, I)-weighted variance of y given the process.
-
-    Parameters
-    ----------
-    candidates, spread : as of `MomentVarianceReduction`
-    """
-
-    def _known(self, pool: np.ndarray, process: Informed) -> Candidates:
-        known = process.candidates(pool)
-        density = np.repeat(np.exp(-0.5 * np.square(pool).sum(1)), known.block)
-        weighted = density[:, None] * known.columns(slice(None)) * density
-        return Candidates.of(weighted, weighted, known.block)
 
 
 @lru_cache(maxsize=64)

@@ -102,9 +102,8 @@ class Row:
 
     @property
     def known_sd(self) -> float:
-        """The sd of the log evidence, nats, without ``unseen`` and ``total_variation``."""
-        rest = self.unseen**2 + float(np.nan_to_num(self.total_variation)) ** 2
-        return math.sqrt(max(self.log_evidence_sd**2 - rest, 0.0))
+        """The sd of the log evidence, nats, without ``unseen``."""
+        return math.sqrt(max(self.log_evidence_sd**2 - self.unseen**2, 0.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ alternates this function with evaluations.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.new_starts import ascended
 from bqvi.variational_bmc.next_points import NodeCriterion, next_points
-from bqvi.variational_bmc.settings import NODES, PREDICTIONS, RESULT
+from bqvi.variational_bmc.settings import CONVERGENCE, NODES, PREDICTIONS
 from bqvi.variational_bmc.state import (
     Estimate,
     Row,
@@ -92,7 +93,7 @@ def with_next(
     # as long as the uncertainty beyond the draws prevents convergence.
     narrow = estimate.surrogate.data.gradients is not None
     if narrow and settled(state):
-        narrow = state.rows[-1].beyond < RESULT.tolerance
+        narrow = state.rows[-1].beyond < CONVERGENCE.tolerance
     pool = estimate.pool.of_q() if narrow else estimate.pool
     given = None if waiting is None else state.frame.into(waiting)
     u = next_points(estimate.surrogate, pool, count, seed, criterion, first, given)
@@ -130,23 +131,27 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         these.
     """
     found, volume = estimate.found, state.frame.log_volume
-    sd = float(np.hypot(found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state))), found.edge_sd))
-    if not settled(before):
-        sd = float(np.hypot(sd, _rise(before, state)))
+    divergence, log_evidence = _divergence(before, state), found.log_evidence + volume
     beyond = estimate.pool.possible_rise(found.log_evidence, estimate.surrogate.data.top)
-    divergence = _divergence(before, state)
-    sd = float(np.hypot(sd, np.hypot(beyond, _first_error(before, found.log_evidence + volume, divergence))))
+    sd = np.linalg.norm(
+        [
+            found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state))),
+            found.edge_sd,
+            beyond,
+            _unsettled(before, state, log_evidence, divergence),
+            found.monte_carlo_sd,
+        ]
+    )
     variation, compared = total_variation(state)
     if observation_noise(state, estimate) > 0.0:
         variation *= 0.0  # noisy values do not show it; NaN, where the test has not been made, remains
-    further = float(np.hypot(state.exploration.unseen, np.nan_to_num(variation)))
     return Row(
         n_evaluations=len(state),
         seconds=state.seconds,
         elbo=found.elbo + volume,
-        elbo_sd=float(np.hypot(sd, found.monte_carlo_sd)),
-        log_evidence=found.log_evidence + volume,
-        log_evidence_sd=float(np.hypot(np.hypot(sd, found.monte_carlo_sd), further)),
+        elbo_sd=float(sd),
+        log_evidence=log_evidence,
+        log_evidence_sd=float(np.hypot(sd, state.exploration.unseen)),
         effective_share=found.effective_sample_size / len(found.u),
         pareto_k=found.pareto_k,
         n_components=estimate.q.count,
@@ -162,16 +167,17 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     )
 
 
-def _first_error(before: State, log_evidence: float, divergence: float) -> float:
-    """The possible error of an estimate, nats, because no prediction of its surrogate has been tested.
+def _unsettled(before: State, state: State, log_evidence: float, divergence: float) -> float:
+    """The possible error, nats, of an estimate while the posterior has not been found.
 
-    If the posterior has changed, this is the change of the log evidence since the last record.
+    It is the rise of the highest value or, if the posterior has changed, the change of the log evidence since
+    the last record; at the first record no prediction of the surrogate has been tested.
     """
+    rise = 0.0 if settled(before) else _rise(before, state)
     if not before.rows:
-        return PREDICTIONS.first_error
-    if divergence < PREDICTIONS.unsettled:
-        return 0.0
-    return abs(log_evidence - before.rows[-1].log_evidence)
+        return math.hypot(rise, PREDICTIONS.first_error)
+    changed = abs(log_evidence - before.rows[-1].log_evidence) if divergence >= PREDICTIONS.unsettled else 0.0
+    return math.hypot(rise, changed)
 
 
 def _rise(before: State, state: State) -> float:

@@ -10,9 +10,9 @@ Seven conditions on the last records, with the thresholds of `ConvergenceSetting
 - *Has the claim been tested?* A record that meets the conditions above is a claim. With evaluations that
   could refute it (:mod:`refutation`) log Z moves by less than its sd, and the sd does not grow.
 - *Did the surrogate predict draws of the posterior?* By the share of the mass in which it and the log joint
-  differ at these, which is part of the sd, but not in the third condition. Noisy values leave it out.
+  differ at these. Noisy values leave it out.
 - *Has the plausible box been explored, and are few further modes expected?* See :mod:`exploration`, whose
-  part of the sd is not counted in the third condition either.
+  part of the sd is not counted in the third condition.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from bqvi.variational_bmc.diagnostics import about_width, advice, contradicted, 
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.held_out import CONTRADICTED, HeldOut, predicted
 from bqvi.variational_bmc.result import VBMCResult
-from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, RESULT
+from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, WEIGHTS
 from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.steps import record
 from bqvi.variational_bmc.stopping import judge
@@ -48,7 +48,7 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     found = estimate.found
     # above a Pareto k of 1 weights have no mean, unless they are nearly equal
     usable = found.pareto_k < 1.0 or found.effective_sample_size > 0.5 * len(found.u)
-    corrected = usable and found.effective_sample_size > RESULT.corrected
+    corrected = usable and found.effective_sample_size > WEIGHTS.corrected
     posterior = _posterior(run, estimate, frame, corrected)
     held_out = predicted(state, estimate, frame, run.coordinates)
     verdict, reasons = judge(rows, run.tolerance), _reasons(run, frame.measure(estimate.q), held_out)

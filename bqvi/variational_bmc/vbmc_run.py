@@ -24,7 +24,7 @@ from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import Scaling
-from bqvi.variational_bmc.settings import EXPLORATION, NOISE, RESULT, SCALINGS
+from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION, NOISE, SCALINGS
 from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
@@ -216,7 +216,7 @@ class VBMCRun:
     @property
     def tolerance(self) -> float:
         """The tolerance of the log evidence, nats, by which convergence is judged."""
-        return RESULT.tolerance if self.limits.tolerance is None else self.limits.tolerance
+        return CONVERGENCE.tolerance if self.limits.tolerance is None else self.limits.tolerance
 
     def explored(self, source: Evaluating, fitted: State, estimate: Estimate, most: int) -> Explored:
         """The result of an exploration.

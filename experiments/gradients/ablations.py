@@ -15,11 +15,12 @@ from functools import partial
 import pandas as pd
 
 from bqvi.gradients import BayesianQuadrature
-from bqvi.gradients.designs import AntitheticOrthogonal, GradientUncertainty, Independent
+from bqvi.gradients.designs import AntitheticOrthogonal, Independent
 from bqvi.gradients.surrogates import OnGradients
 from experiments.gradients.inference import LEAST
 from experiments.gradients.references import problem
 from experiments.gradients.runs import surrogate_run
+from experiments.gradients.uncertain_nodes import GradientUncertainty
 from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,

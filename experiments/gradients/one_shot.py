@@ -44,7 +44,6 @@ from bqvi.gradients import (
 )
 from bqvi.gradients.designs import (
     AntitheticOrthogonal,
-    GradientUncertainty,
     Independent,
     MomentVarianceReduction,
     NodeRule,
@@ -65,6 +64,7 @@ from experiments.gradients.references import (
     whitened,
 )
 from experiments.gradients.runs import without_gradient
+from experiments.gradients.uncertain_nodes import GradientUncertainty
 from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,

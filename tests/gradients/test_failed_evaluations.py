@@ -9,11 +9,12 @@ from numpy.testing import assert_allclose
 
 import bqvi
 from bqvi.families import Gaussian
-from bqvi.gradients.designs import GradientUncertainty, Informed, MomentVarianceReduction
+from bqvi.gradients.designs import Informed, MomentVarianceReduction
 from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.models import LogJoint
+from experiments.gradients.uncertain_nodes import GradientUncertainty
 
 
 def split(seed=0, d=3, m=40):

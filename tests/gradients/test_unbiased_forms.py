@@ -12,7 +12,6 @@ from bqvi.families import Gaussian
 from bqvi.gradients import IWAE, BayesianQuadrature, DReG, Pathwise, Score
 from bqvi.gradients.designs import (
     AntitheticOrthogonal,
-    GradientUncertainty,
     Independent,
     Informed,
     MomentVarianceReduction,
@@ -24,6 +23,7 @@ from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.surrogates import Observed, OnFunction, OnGradients
 from bqvi.models import LogJoint
+from experiments.gradients.uncertain_nodes import GradientUncertainty
 
 Q = Gaussian(np.array([0.3, -0.4]), np.array([[0.6, 0.2], [0.2, 0.5]]))
 MODEL = LogJoint(lambda t: -0.5 * t[:, 0] ** 2 - (t[:, 1] - t[:, 0] ** 2) ** 2 / 0.98, 2)

@@ -8,7 +8,6 @@ The settings that a caller may change are in `state.Settings`.
     weights        importance weights and proposals
     evaluations    climbs, the next points, feasibility, exploration
     convergence    predictions, comparisons, noise
-    result         the result and its warnings
 
 The studies behind them are rows of `experiments/studies`.
 """
@@ -22,12 +21,11 @@ from bqvi.variational_bmc.settings.convergence import (
 from bqvi.variational_bmc.settings.evaluations import EXPLORATION, FEASIBILITY, NODES
 from bqvi.variational_bmc.settings.frames import FRAMES, SCALINGS
 from bqvi.variational_bmc.settings.mixture import COMPONENTS, MODES, RESTARTS
-from bqvi.variational_bmc.settings.result import RESULT
 from bqvi.variational_bmc.settings.surrogate import CHEAP, FITTING, SHAPING
 from bqvi.variational_bmc.settings.weights import POOLED, WEIGHTS
 
 __all__ = [
     "CHEAP", "COMPARISON", "COMPONENTS", "CONVERGENCE", "EXPLORATION",
     "FEASIBILITY", "FITTING", "FRAMES", "MODES", "NODES",
-    "NOISE", "POOLED", "PREDICTIONS", "RESTARTS", "RESULT", "SCALINGS", "SHAPING", "WEIGHTS",
+    "NOISE", "POOLED", "PREDICTIONS", "RESTARTS", "SCALINGS", "SHAPING", "WEIGHTS",
 ]  # fmt: skip

@@ -48,6 +48,8 @@ class ComparisonSettings:
 class ConvergenceSettings:
     """The conditions of convergence (`stopping`)."""
 
+    tolerance: float = 0.05
+    """The sd of the log evidence, in nats, where the user gives none."""
     steady: int = 3
     """The number of latest records on which the conditions are tested."""
     divergence: float = 0.03

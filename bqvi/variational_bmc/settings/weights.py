@@ -31,6 +31,8 @@ class WeightSettings:
     whole: float = 2.0
     """The scale of the Gaussian with the moments of all of q: thin curved tails lie along this Gaussian, not
     along any component."""
+    corrected: float = 100.0
+    """The number of effective draws from which the posterior is corrected by its weights."""
     blended: float = 200.0
     """The number of effective draws below which the posterior's moments are blended with those of q."""
 
