@@ -170,8 +170,8 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
 def _unsettled(before: State, state: State, log_evidence: float, divergence: float) -> float:
     """The possible error, nats, of an estimate while the posterior has not been found.
 
-    It is the rise of the highest value or, if the posterior has changed, the change of the log evidence since
-    the last record; at the first record no prediction of the surrogate has been tested.
+    Its square is the sum of those of the rise of the highest value and, if the posterior has changed, of the
+    change of the log evidence. The first record has a constant for the change: no prediction was tested.
     """
     rise = 0.0 if settled(before) else _rise(before, state)
     if not before.rows:
