@@ -36,7 +36,7 @@ def loaded(names): print(sorted(set(names) & set(sys.modules)))
 gp.GaussianProcess(gp.kernels.Matern52())
 loaded(HEAVY)
 bqvi.gradients.designs.Sobol(), bqvi.gradients.surrogates.OnFunction()
-bqvi.models.SoftmaxMixture, bqvi.posterior
+bqvi.models.LogJoint, bqvi.posterior
 loaded(["matplotlib", "sklearn"])
 import numpy
 one = numpy.ones(1)

@@ -202,7 +202,7 @@ class BayesianQuadrature(Checked):
             raise ValueError(
                 f"model is a {type(model).__name__} whose log joint contains the E step and changes with q: "
                 "evaluations cannot be kept; give the log joint over R^D: as a LogJoint with z summed out, "
-                "or with the E step inside and softmax weights, as models.softmax_mixture.SoftmaxMixture"
+                "or with the E step inside, as a models.log_joint.MovingLogJoint"
             )
         own = isinstance(self.process, OnGradients) or getattr(self.process, "gradients", False)
         gradients = self.process in _NEED_GRADIENTS or own

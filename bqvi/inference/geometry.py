@@ -169,7 +169,7 @@ class TrustRegion(Checked, _NaturalParameters):
         if not isinstance(q, Gaussian | DiagonalGaussian):
             raise ValueError(
                 f"geometry is TrustRegion, but q is a {type(q).__name__}; a surrogate needs a Gaussian "
-                "q over R^D, as a LogJoint has: for a mixture, one with z summed out, or a SoftmaxMixture"
+                "q over R^D, as a LogJoint has: for a mixture, one with z summed out"
             )
 
     def direction(self, q: Any, gradient: Gradient) -> Values:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from bqvi.models.networks import WeightNetwork, WeightPrior
     from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
     from bqvi.models.sequences import Sequences
-    from bqvi.models.softmax_mixture import SoftmaxMixture
 else:
     __getattr__, __dir__ = attach(__name__)
 
@@ -53,7 +52,7 @@ __all__ = [
     "LinearRegression", "LocalStep", "LogJoint", "LogJointModel", "LogisticRegression", "Marginal", "Mixture",
     "MixtureOfExperts", "MixtureOfFactorAnalysers", "Multinomial", "MultinomialMixture", "NetworkExperts",
     "PoissonEmissions", "ProbabilisticLatentSemanticAnalysis", "RegressionPrior", "Sequences",
-    "SoftmaxMixture", "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightNetwork", "WeightPrior",
+    "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightNetwork", "WeightPrior",
     "bernoulli", "categorical", "component_estimates", "elbo", "exponential", "gaussian_components",
     "gaussian_emissions", "latent_semantic_analysis", "poisson",
 ]  # fmt: skip

@@ -29,9 +29,9 @@ from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature, Estimator, Pathwise, Score
 from bqvi.gradients.designs import Independent, MomentVarianceReduction
 from bqvi.models import LogisticRegression
-from bqvi.models.softmax_mixture import SoftmaxMixture
 from experiments import fitting
 from experiments.minibatch import problems as minibatch_problems
+from experiments.thesis.softmax_mixture import SoftmaxMixture
 from gp.arrays import LOG_2PI, to_numpy
 from gp.kernels import Kernel
 from gp.low_discrepancy import normal_sobol

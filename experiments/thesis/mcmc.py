@@ -30,7 +30,6 @@ import torch
 from scipy.special import logsumexp
 
 from bqvi.families import Gaussian, Product
-from bqvi.models.softmax_mixture import SoftmaxMixture
 from experiments import fitting
 from experiments.harness import drawing, evidence
 from experiments.harness.claims import Claim
@@ -38,6 +37,7 @@ from experiments.harness.experiment import Case, Drawing, Experiment, Resources,
 from experiments.harness.summaries import quartiles
 from experiments.problems import data
 from experiments.thesis import settings as thesis
+from experiments.thesis.softmax_mixture import SoftmaxMixture
 from gp.arrays import LOG_2PI
 
 __all__ = ["experiment", "gibbs", "hmc", "log_dirichlet"]

@@ -16,7 +16,8 @@ from bqvi.families import GaussianMixture
 from bqvi.gradients import IWAE, Batch, BayesianQuadrature, DReG, ImportanceQuadrature, Pathwise, Score
 from bqvi.gradients.designs import AntitheticOrthogonal, Sobol
 from bqvi.inference import Euclidean, Natural, Riemannian, TrustRegion
-from bqvi.models import LogJoint, SoftmaxMixture
+from bqvi.models import LogJoint
+from experiments.thesis.softmax_mixture import SoftmaxMixture
 
 FULL = Batch(None, 0)
 

@@ -8,11 +8,11 @@ from quick_runs import looked_at, table
 from scipy import stats
 
 from bqvi.families import Gaussian
-from bqvi.models.softmax_mixture import SoftmaxMixture
 from experiments.harness import registry
 from experiments.harness.experiment import Resources
 from experiments.problems.data import CENTRES
 from experiments.thesis import comparison_problems as problems
+from experiments.thesis.softmax_mixture import SoftmaxMixture
 
 
 def test_the_mixture_of_rows_is_the_one_with_z_summed_out():

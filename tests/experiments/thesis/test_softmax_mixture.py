@@ -13,7 +13,7 @@ from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.whitened import WhitenedFrame
-from bqvi.models.softmax_mixture import SoftmaxMixture
+from experiments.thesis.softmax_mixture import SoftmaxMixture
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.standard_normal((25, 2)) - 2.0, RNG.standard_normal((15, 2)) + 1.5])
@@ -100,7 +100,7 @@ def test_runs_with_memory_reach_the_optimum_of_many_natural_steps():
 )
 def test_bad_data_are_named(x, error, message):
     with pytest.raises(error, match=message):
-        bqvi.models.SoftmaxMixture(x, 2)
+        SoftmaxMixture(x, 2)
 
 
 def test_there_is_no_log_joint_without_q():
