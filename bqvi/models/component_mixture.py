@@ -16,25 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import scipy.special
 
 from bqvi.families import Flat, Product
-from bqvi.families.family import FamilyOrPoint
 from bqvi.models.components import STARTS, Components, Start
 from bqvi.models.conjugate import LocalStep, LocalTerms, altered
 from bqvi.models.data import Data, as_table, has_missing, is_sparse, n_rows
 from bqvi.models.mixing import Mixing, expected_weights
-from bqvi.models.mixture import (
-    AffineLogJoint,
-    IncompletePass,
-    MarginalComponents,
-    MixtureLimits,
-    mixture_pass,
-    mixture_terms,
-)
+from bqvi.models.mixture import ExpectedLogJoint, MixtureLimits, mixture_terms
 from gp.arrays import Array, to_numpy
 from gp.checks import require_one_of
 
@@ -79,7 +71,7 @@ class Mixture:
                 f"n_components is {self.n_components}, but data has {n_rows(data)} rows; under a flat prior "
                 "there can be at most as many components as rows"
             )
-        incomplete = isinstance(settled, MarginalComponents) and has_missing(data)
+        incomplete = settled.by_pattern and has_missing(data)
         if settled is self.components and incomplete == self.incomplete:
             return self
         return altered(self, components=settled, incomplete=incomplete)
@@ -115,42 +107,22 @@ class Mixture:
     def _weights(self, q: Product) -> Any:
         return q.factors.get(self.mixing.name)
 
-    def expected_affine(self, q: Product) -> AffineLogJoint:
-        """rho_nk under q, as a function of x_n, with a last column for a tied tail."""
+    def expected(self, q: Product) -> ExpectedLogJoint:
+        """The expected log joint under q, with a last column for a tied tail."""
+        factor = q[self.components.name]
+        if self.mixing.tied:  # a prior component behind the others
+            behind = zip(factor.natural, self.components.prior(1).natural, strict=True)
+            factor = factor.from_natural(tuple(np.concatenate(pair) for pair in behind))
         log_weights = self.mixing.log_weights(self._weights(q))
-        return self.components.affine(self._with_tail(q[self.components.name]), log_weights)
-
-    def _with_tail(self, q: FamilyOrPoint) -> Any:
-        """The components' factor, followed by a prior component if the tail is tied."""
-        if not self.mixing.tied:
-            return q
-        one = self.components.prior(1)
-        return q.from_natural(
-            tuple(np.concatenate([a, b]) for a, b in zip(q.natural, one.natural, strict=True))
-        )
+        return ExpectedLogJoint(self.components, self.components.expectations(factor), log_weights)
 
     def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
         """Responsibilities of ``rows`` (S, D) and their statistics; see the module's docstring."""
-        if self.incomplete:
-            return self._incomplete_step(q, rows, weights)
-        affine = self.expected_affine(q)
-        sums = mixture_pass(rows, affine, weights)
-        if np.isnan(sums.log_normaliser) and has_missing(rows):
+        joint, factor = self.expected(q), self._weights(q)
+        counts, found, bound = joint.summed(rows, weights, self.n_components, self.incomplete)
+        if np.isnan(bound) and has_missing(rows):
             raise ValueError("rows have NaN, and the data that the prior was settled on none; use `for_data`")
-        factor, k = self._weights(q), self.n_components
-        statistics = self.mixing.statistics(factor, sums.counts)
-        found = self.components.statistics(sums.counts[:k], sums.sums[:k], affine.shift)
-        return LocalStep((*statistics, *found), sums.log_normaliser + self.mixing.bound(factor))
-
-    def _incomplete_step(self, q: Product, rows: np.ndarray, weights: Array | None) -> LocalStep:
-        counts, found, bound = self._incomplete_pass(q).summed(rows, weights, self.n_components)
-        factor = self._weights(q)
         return LocalStep((*self.mixing.statistics(factor, counts), *found), bound + self.mixing.bound(factor))
-
-    def _incomplete_pass(self, q: Product) -> IncompletePass:
-        components = cast(MarginalComponents, self.components)
-        expected = components.expectations(self._with_tail(q[self.components.name]))
-        return IncompletePass(components, expected, self.mixing.log_weights(self._weights(q)))
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows for a kernel over data."""
@@ -158,7 +130,7 @@ class Mixture:
 
     def local_terms(self, q: Product, rows: Data) -> LocalTerms:
         """(r_nk, r_nk T(x_n - c)) of each row, (S, K + K P), and logsumexp_k rho_nk."""
-        return mixture_terms(as_table(rows), self.expected_affine(q), self.components.centre)
+        return mixture_terms(as_table(rows), self.expected(q).affine(), self.components.centre)
 
     def term_limits(self, data: Data) -> MixtureLimits:
         """N, and the range of each column of T(x - c).
@@ -180,14 +152,12 @@ class Mixture:
         sums = self.components.feasible(counts, sums)
         k = self.n_components
         statistics = self.mixing.statistics(None, counts)
-        found = self.components.statistics(counts[:k], sums[:k], self.components.centre)
+        found = self.components.statistics(counts[:k], sums[:k])
         return LocalStep((*statistics, *found), bound)
 
     def responsibilities(self, q: Product, data: Data) -> np.ndarray:
         """r of ``data`` under ``q``, (N, K), or (N, K + 1) with a tied tail (thesis Eq. 3.23, corrected)."""
-        rows = data if is_sparse(data) else to_numpy(data)
-        missing = isinstance(self.components, MarginalComponents) and has_missing(rows)
-        rho = self._incomplete_pass(q).rho(rows) if missing else self.expected_affine(q).rho(rows)
+        rho = self.expected(q).rho(data if is_sparse(data) else to_numpy(data))
         return np.asarray(scipy.special.softmax(rho, axis=1))
 
     def log_base_measure(self, data: Data) -> float:
@@ -209,13 +179,11 @@ class Mixture:
         """
         # A weight of zero counts as 1e-300, which changes sums by less than rounding.
         log_weights = np.log(np.maximum(np.asarray(theta["weights"], float), 1e-300))
-        point = np.asarray(theta[self.components.name])
-        if isinstance(self.components, MarginalComponents) and has_missing(data):
-            expected = self.components.expectations_at(point, len(log_weights))
-            rho = IncompletePass(self.components, expected, log_weights).rho(data)
-            return float(scipy.special.logsumexp(rho, axis=1).sum()) + self.log_base_measure(data)
-        affine = self.components.affine_at(point, log_weights)
-        return mixture_pass(data, affine).log_normaliser + self.log_base_measure(data)
+        k = len(log_weights)
+        expected = self.components.expectations_at(np.asarray(theta[self.components.name]), k)
+        joint = ExpectedLogJoint(self.components, expected, log_weights)
+        incomplete = self.components.by_pattern and has_missing(data)
+        return joint.summed(data, None, k, incomplete)[2] + self.log_base_measure(data)
 
     def component_log_joint(self, theta: Mapping[str, Array], rows: Array) -> Array:
         """ln p(x_n, z_n = k | theta) - ln h(x_n), (L, S, K), of L draws of theta and S ``rows``.

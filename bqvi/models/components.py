@@ -167,16 +167,40 @@ class Components(Protocol):
 
     @property
     def centre(self) -> np.ndarray:
-        """The point (D,) about which row-by-row statistics are taken."""
+        """The point (D,) about which statistics are taken; zeros if there is no shift."""
 
-    def affine(self, q: Any, log_weights: np.ndarray) -> AffineLogJoint:
-        """E ln p(x | theta_k) - ln h(x) plus ``log_weights`` (K,) under q(theta), which may be a point."""
+    by_pattern: bool = False
+    """Whether each pattern of missing columns (NaN) takes a pass of its own; else T of NaN is 0."""
 
-    def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
-        """The same function at a point, in the form of ``log_likelihood``."""
+    def expectations(self, q: Any) -> Any:
+        """A tuple of arrays (K, ...), from which `affine` is computed, under q(theta) or at a point mass."""
+        return q.expected_statistics
 
-    def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
-        """The contribution of N_k (K,) and sum_n r_nk T(x_n - shift) (K, P) to the natural parameters."""
+    def expectations_at(self, theta: Array, n_components: int) -> Any:
+        """The same at a point ``theta`` of K = ``n_components``, in the form of ``log_likelihood``."""
+
+    def affine(
+        self, expected: Any, log_weights: np.ndarray, shown: np.ndarray | None = None
+    ) -> AffineLogJoint:
+        """E ln p(x | theta_k) - ln h(x) plus ``log_weights`` (K,), relative to the `centre`.
+
+        Parameters
+        ----------
+        expected : the `expectations`. log_weights : (K,).
+        shown : (D,), the columns that the rows have; None where they have all.
+        """
+
+    def statistics(
+        self, counts: np.ndarray, sums: np.ndarray, expected: Any = None, shown: np.ndarray | None = None
+    ) -> Values:
+        """The contribution of rows to the natural parameters.
+
+        Parameters
+        ----------
+        counts : N_k, (K,). sums : sum_n r_nk T(x_n - centre), (K, P).
+        expected, shown : where columns are missing, the `expectations`, from which those of missing columns
+            are computed, and the columns that the rows have (D,).
+        """
 
     def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """The possible sums (K, P) of T(x_n - centre) nearest to ``sums``, with each T in its range."""
@@ -225,4 +249,4 @@ def posterior_of(components: Components, rows: Data, r: np.ndarray, times: float
 def statistics_of(components: Components, rows: Data, r: np.ndarray) -> Values:
     """The contribution of ``rows`` with responsibilities ``r`` (S, K) to the prior's natural parameters."""
     sums = r.T @ lifted(as_table(rows) - components.centre, components.lift())
-    return components.statistics(r.sum(0), sums, components.centre)
+    return components.statistics(r.sum(0), sums)

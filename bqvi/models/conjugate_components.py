@@ -30,7 +30,7 @@ import numpy as np
 
 from bqvi.arrays import Values, like, namespace, transpose
 from bqvi.families import Dirichlet, Gamma
-from bqvi.families.family import ExponentialFamily, FamilyOrPoint
+from bqvi.families.family import ExponentialFamily
 from bqvi.models.components import Components
 from bqvi.models.data import (
     Data,
@@ -137,21 +137,22 @@ class ConjugateComponents(Components):
     def centre(self) -> np.ndarray:
         return np.zeros(1)
 
-    def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
-        return self._affine(q.expected_statistics, log_weights)
-
-    def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
-        """The parts of <T(x), t(theta)> at ``theta``, such as rates; ``log_weights`` (K,) are added."""
+    def expectations_at(self, theta: Array, n_components: int) -> Values:
+        """t(theta) at ``theta``, such as rates."""
         if getattr(self._prior, "logarithmic_points", False):
             # a parameter of zero counts as 1e-300
             theta = np.log(np.maximum(theta, 1e-300))
-        return self._affine(self._prior.statistics(theta), log_weights)
+        return self._prior.statistics(theta)
 
-    def _affine(self, statistics: Values, log_weights: np.ndarray) -> AffineLogJoint:
-        slope = _flat(statistics, len(log_weights))
+    def affine(
+        self, expected: Values, log_weights: np.ndarray, shown: np.ndarray | None = None
+    ) -> AffineLogJoint:
+        slope = _flat(expected, len(log_weights))
         return AffineLogJoint(np.where(np.isneginf(slope), _LEAST, slope), log_weights, lift=self)
 
-    def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
+    def statistics(
+        self, counts: np.ndarray, sums: np.ndarray, expected: Any = None, shown: np.ndarray | None = None
+    ) -> Values:
         natural = self._prior.natural
         parts = np.split(sums, np.cumsum([np.size(eta) for eta in natural])[:-1], axis=1)
         return tuple(

@@ -27,7 +27,7 @@ from bqvi.models.components import Components, Start
 from bqvi.models.data import filled, has_missing, log_factorials, require_counts, require_observed_columns
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.gaussian_mixture import gaussian_components
-from bqvi.models.mixture import AffineLogJoint, IncompletePass, MarginalComponents, lifted
+from bqvi.models.mixture import ExpectedLogJoint, lifted
 from gp.checks import positive_vector, require_integer
 
 
@@ -293,25 +293,10 @@ class ComponentEmissions(Emissions):
         return values
 
     def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
-        """With the components' prior settled by ``values`` with ``weights`` (T,).
-
-        Raises
-        ------
-        ValueError
-            The components have products of columns among their statistics, and an expected log density
-            relative to another point than their centre; the statistics are computed once, relative to the
-            centre.
-        """
+        """With the components' prior settled by ``values`` with ``weights`` (T,)."""
         known, part = known_values(values, weights)
         settled = self.components.for_data(known, None if weights is None else part)
-        other = self if settled is self.components else replace(self, components=settled)
-        prior = settled.prior(1)
-        if settled.lift() is not None and np.any(other._gap(other._affine(getattr(prior, "family", prior)))):
-            raise ValueError(
-                f"emissions are {type(settled).__name__}, whose `affine` has another shift than their "
-                "`centre`; with statistics T(x) besides the datum itself the two must be the same"
-            )
-        return other
+        return self if settled is self.components else replace(self, components=settled)
 
     def prior(self, n_states: int) -> Any:
         return self.components.prior(n_states)
@@ -325,8 +310,8 @@ class ComponentEmissions(Emissions):
     def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray | _IncompleteRows:
         """T of the values, about the components' centre, (c, P + 1, C); or rows with missing columns."""
         seen = shown & ~np.isnan(values).all(axis=-1)
-        if isinstance(self.components, MarginalComponents) and has_missing(rows := values[seen]):
-            return _IncompleteRows(rows, seen, self.components)
+        if self.components.by_pattern and has_missing(rows := values[seen]):
+            return _IncompleteRows(rows, seen)
         flat = values.reshape(-1, values.shape[-1]) - self.components.centre
         table = lifted(flat, self.components.lift()).reshape(*shown.shape, -1)
         ones = np.concatenate([np.where(seen[..., None], table, 0.0), seen[..., None]], axis=-1)
@@ -334,42 +319,33 @@ class ComponentEmissions(Emissions):
 
     def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows) -> np.ndarray:
         """The sums by one product, or by one for each pattern of missing columns."""
-        if isinstance(arranged, _IncompleteRows):
-            return arranged.logarithms(arranged.components.expectations(q))
-        return np.asarray(self._weights(self._affine(q)) @ arranged)
+        return self._logarithms(self.components.expectations(q), arranged)
 
     def logarithms_at(
         self, theta: np.ndarray, arranged: np.ndarray | _IncompleteRows, n_states: int
     ) -> np.ndarray:
-        if isinstance(arranged, _IncompleteRows):
-            return arranged.logarithms(arranged.components.expectations_at(theta, n_states))
-        affine = self.components.affine_at(theta, np.zeros(n_states))
-        return np.asarray(self._weights(affine) @ arranged)
+        return self._logarithms(self.components.expectations_at(theta, n_states), arranged)
 
-    def _affine(self, q: FamilyOrPoint) -> AffineLogJoint:
-        # With a covariance shared by all states the family has no batch dimension, and this array has none.
-        return self.components.affine(q, np.zeros(q.natural[0].shape[0]))
+    def _logarithms(self, expected: Any, arranged: np.ndarray | _IncompleteRows) -> np.ndarray:
+        joint = self._joint(expected)
+        if not isinstance(arranged, _IncompleteRows):
+            affine = joint.affine()
+            return np.asarray(np.column_stack([affine.slope, affine.offset]) @ arranged)
+        logs = np.zeros((*arranged.seen.shape, len(joint.log_weights)))
+        logs[arranged.seen] = joint.rho(arranged.rows)
+        return np.ascontiguousarray(logs.transpose(0, 2, 1))
 
-    def _weights(self, affine: AffineLogJoint) -> np.ndarray:
-        """(K, P + 1), of T about the components' centre, and of 1."""
-        slope, offset = affine.slope, affine.offset + affine.level
-        if affine.tilt is not None:
-            slope = slope + affine.tilt
-        gap = self._gap(affine)
-        if np.any(gap):
-            offset = offset + slope @ gap
-        return np.column_stack([slope, offset])
-
-    def _gap(self, affine: AffineLogJoint) -> np.ndarray:
-        return np.asarray(self.components.centre - (0.0 if affine.shift is None else affine.shift))
+    def _joint(self, expected: Any) -> ExpectedLogJoint:
+        return ExpectedLogJoint(self.components, expected, np.zeros(len(expected[0])))
 
     def statistics(
         self, q: FamilyOrPoint, arranged: np.ndarray | _IncompleteRows, visits: np.ndarray
     ) -> Values:
         if isinstance(arranged, _IncompleteRows):
-            return arranged.statistics(arranged.components.expectations(q), visits)
+            joint = self._joint(self.components.expectations(q))
+            return joint.statistics(arranged.rows, visits.transpose(0, 2, 1)[arranged.seen])
         sums = _weighted_sums(visits, arranged)
-        return self.components.statistics(sums[:, -1], sums[:, :-1], self.components.centre)
+        return self.components.statistics(sums[:, -1], sums[:, :-1])
 
     def log_base_measures(self, values: np.ndarray) -> np.ndarray:
         shown, found = ~np.isnan(values).all(axis=1), np.zeros(len(values))
@@ -386,20 +362,6 @@ class _IncompleteRows:
     """The rows (n, D) that are not missing throughout."""
     seen: np.ndarray
     """The places (c, C) of these rows."""
-    components: MarginalComponents
-
-    def logarithms(self, expected: Any) -> np.ndarray:
-        """The expected log likelihood, (c, K, C), 0 where nothing is seen."""
-        logs = np.zeros((*self.seen.shape, len(expected[0])))
-        logs[self.seen] = self._pass(expected).rho(self.rows)
-        return np.ascontiguousarray(logs.transpose(0, 2, 1))
-
-    def statistics(self, expected: Any, posterior: np.ndarray) -> Values:
-        """With a ``posterior`` (c, K, C)."""
-        return self._pass(expected).statistics(self.rows, posterior.transpose(0, 2, 1)[self.seen])
-
-    def _pass(self, expected: Any) -> IncompletePass:
-        return IncompletePass(self.components, expected, np.zeros(len(expected[0])))
 
 
 def gaussian_emissions(covariance: str | np.ndarray = "full", **prior: Any) -> ComponentEmissions:

@@ -2,40 +2,31 @@
 
     mu_k ~ N(m_0, C_0),   x_n | z_n = k ~ N(mu_k, Sigma),   q(mu_k) = N(m_k, C_k)
 
-    rho_nk = E[ln pi_k] + (x_n - m_0)^T W_k - (m_k - m_0)^T W_k / 2 - Tr(Sigma^-1 C_k) / 2,
-    W_k = Sigma^-1 (m_k - m_0),
+    rho_nk = E[ln pi_k] + (x_n - c)^T W_k - (m_k - c)^T W_k / 2 - Tr(Sigma^-1 C_k) / 2,
+    W_k = Sigma^-1 (m_k - c),
 
-which is Eq. 3.12 less -(x_n - m_0)^T Sigma^-1 (x_n - m_0) / 2, a part of the base measure. The pass over the
-data is relative to the centre of the means, which avoids cancellation where the data are far from m_0; the
-difference is the same for all components and is corrected in the sums.
+which is Eq. 3.12 less -(x_n - c)^T Sigma^-1 (x_n - c) / 2, a part of the base measure. c is the mean of the
+data (or m_0, before there are any), which avoids cancellation where the data are far from m_0.
 """
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
 
 from bqvi.arrays import Values, transpose
 from bqvi.families import Gaussian
-from bqvi.families.family import ExponentialFamily, FamilyOrPoint
+from bqvi.families.family import ExponentialFamily
 from bqvi.models.components import Components, Start, sample, starting_centres
-from bqvi.models.data import Data, as_table, filled, has_missing, n_rows, patterns, require_observed_columns
-from bqvi.models.mixture import AffineLogJoint, blocks, short_mantissa
-from bqvi.models.normal_components import require_table
+from bqvi.models.data import Data, as_table, filled, has_missing, n_rows
+from bqvi.models.mixture import AffineLogJoint, blocks, groups, short_mantissa
+from bqvi.models.normal_components import column_moments, require_table
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 from gp.checks import require_covariance, require_finite, require_shape
-
-
-class MeansAndCovariances(NamedTuple):
-    """Of each component's mean under q."""
-
-    mean: Array
-    """(K, D)."""
-    covariance: Array
-    """(K, D, D)."""
 
 
 class KnownCovariance(Components):
@@ -49,6 +40,7 @@ class KnownCovariance(Components):
     """
 
     name = "means"
+    by_pattern = True
 
     def __init__(
         self,
@@ -68,10 +60,15 @@ class KnownCovariance(Components):
         require_shape("prior_covariance", self.prior_covariance, (d, d))
         require_covariance("prior_covariance", self.prior_covariance)
         self.precision = np.linalg.inv(self.covariance)
+        self._centre: np.ndarray | None = None
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
-        require_observed_columns(data)
-        return self
+        """The components about the mean of ``data``, with ``weights`` (N,)."""
+        if self._centre is not None:
+            return self
+        other = copy.copy(self)
+        other._centre = short_mantissa(column_moments(data, weights)[0])
+        return other
 
     def check(self, data: Data) -> Data:
         """(N, D), finite, or NaN in a NumPy array where missing; lists and data frames become arrays.
@@ -87,84 +84,60 @@ class KnownCovariance(Components):
 
     @property
     def centre(self) -> np.ndarray:
-        return self.prior_mean
+        return self.prior_mean if self._centre is None else self._centre
 
-    def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
-        return self.affine_of(self.expectations(q), log_weights)
+    def expectations(self, q: Any) -> tuple[Array, Array]:
+        """The mean (K, D) and the covariance (K, D, D) of each component's mean under q."""
+        return q.mean, q.covariance
 
-    def expectations(self, q: Any) -> MeansAndCovariances:
-        return MeansAndCovariances(q.mean, q.covariance)
+    def expectations_at(self, theta: Array, n_components: int) -> tuple[Array, Array]:
+        return theta, np.zeros((n_components, *self.covariance.shape))
 
-    def expectations_at(self, theta: Array, n_components: int) -> MeansAndCovariances:
-        return MeansAndCovariances(theta, np.zeros((n_components, *self.covariance.shape)))
-
-    def affine_of(
-        self, expected: MeansAndCovariances, log_weights: np.ndarray, shown: np.ndarray | None = None
+    def affine(
+        self, expected: tuple[Array, Array], log_weights: np.ndarray, shown: np.ndarray | None = None
     ) -> AffineLogJoint:
-        """With ``expected``; of rows whose columns ``shown`` (D,) are there, default all."""
-        means, covariances = expected
-        if shown is not None and not shown.all():
-            rest = MeansAndCovariances(means[:, shown], covariances[:, shown][:, :, shown])
-            return self._of_columns(shown).affine_of(rest, log_weights)
-        spread = (self.precision * covariances).sum((-2, -1))
-        return self.affine_at(means, log_weights - 0.5 * spread)
+        (means, covariances), columns = expected, slice(None) if shown is None else shown
+        precision = self._precision(shown)
+        slope, squares = self._slope(means[:, columns], precision, self.centre[columns])
+        spread = (precision * covariances[:, columns][:, :, columns]).sum((-2, -1))
+        return AffineLogJoint(slope, log_weights - 0.5 * (squares + spread), self.centre[columns])
 
-    def completed(
-        self,
-        expected: MeansAndCovariances,
-        shown: np.ndarray,
-        counts: np.ndarray,
-        sums: np.ndarray,
-        shift: np.ndarray | None,
-    ) -> Values:
-        """``statistics`` of rows with the columns ``shown`` (D,): nothing for the others."""
-        linear, precision = self._of_columns(shown).statistics(counts, sums, shift)
-        found = np.zeros((len(counts), len(shown))), np.zeros((len(counts), len(shown), len(shown)))
-        found[0][:, shown] = linear
-        found[1][np.ix_(np.ones(len(counts), bool), shown, shown)] = precision
-        return found
+    def _precision(self, shown: np.ndarray | None) -> np.ndarray:
+        """That of the columns ``shown``: of the same Gaussians without the others."""
+        return self.precision if shown is None else np.linalg.inv(self.covariance[np.ix_(shown, shown)])
 
-    def _of_columns(self, shown: np.ndarray) -> KnownCovariance:
-        """The marginal of the columns ``shown``: the same Gaussians without the others."""
-        block = np.ix_(shown, shown)
-        return KnownCovariance(self.covariance[block], self.prior_mean[shown], self.prior_covariance[block])
-
-    def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
-        """rho relative to the centre of the means, where float32 data keep most digits."""
-        shares = np.exp(log_weights - log_weights.max())
-        centre = short_mantissa(shares @ theta / shares.sum())
-        slope, squares = self._slope(theta, centre)
-        tilt = self.precision @ (centre - self.prior_mean)
-        level = 0.5 * float(tilt @ (centre - self.prior_mean))
-        return AffineLogJoint(slope, log_weights - 0.5 * squares, centre, tilt, level)
-
-    def _slope(self, means: Array, centre: np.ndarray) -> tuple[Array, Array]:
+    def _slope(self, means: Array, precision: np.ndarray, centre: np.ndarray) -> tuple[Array, Array]:
         gap = means - _like(centre, means)
-        slope = gap @ _like(self.precision, means)
+        slope = gap @ _like(precision, means)
         return slope, (gap * slope).sum(-1)
 
-    def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
-        absolute = sums if shift is None else sums + counts[:, None] * shift
-        return absolute @ self.precision, -0.5 * counts[:, None, None] * self.precision
+    def statistics(
+        self, counts: np.ndarray, sums: np.ndarray, expected: Any = None, shown: np.ndarray | None = None
+    ) -> Values:
+        """Nothing for columns that the rows do not have."""
+        columns = np.arange(len(self.centre)) if shown is None else np.flatnonzero(shown)
+        linear = np.zeros((len(counts), len(self.centre)))
+        precision = np.zeros_like(self.precision)
+        precision[np.ix_(columns, columns)] = own = self._precision(shown)
+        linear[:, columns] = (sums + counts[:, None] * self.centre[columns]) @ own
+        return linear, -0.5 * counts[:, None, None] * precision
 
     def log_base_measure(self, data: Data) -> np.ndarray:
-        """ln N(x_n | m_0, Sigma), (N,), of the columns that a row has."""
-        if has_missing(data):
-            found = np.empty(len(data))
-            for index, block, shown in patterns(data):
-                found[index] = self._of_columns(shown).log_base_measure(block[:, shown])
-            return found
-        factor = self._whitener
-        squares = np.empty(n_rows(data))
-        for rows in blocks(n_rows(data), len(factor)):
-            whitened = (to_numpy(data[rows]) - self.prior_mean) @ factor
-            squares[rows] = np.einsum("nd,nd->n", whitened, whitened)
-        log_determinant = np.linalg.slogdet(self.covariance)[1]
-        return np.asarray(-0.5 * (squares + len(factor) * LOG_2PI + log_determinant))
+        """ln N(x_n | c, Sigma), (N,), of the columns that a row has."""
+        found = np.empty(n_rows(data))
+        for index, block, shown in groups(data, has_missing(data)):
+            precision = self._precision(shown)
+            centre = self.centre if shown is None else self.centre[shown]
+            factor, squares = np.linalg.cholesky(precision), np.empty(n_rows(block))
+            for rows in blocks(n_rows(block), len(factor)):
+                whitened = (to_numpy(block[rows]) - centre) @ factor
+                squares[rows] = np.einsum("nd,nd->n", whitened, whitened)
+            found[index] = 0.5 * (np.linalg.slogdet(precision)[1] - squares - len(factor) * LOG_2PI)
+        return found
 
     def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
-        slope, squares = self._slope(theta, self.prior_mean)
-        shifted = rows - _like(self.prior_mean, rows)
+        slope, squares = self._slope(theta, self.precision, self.centre)
+        shifted = rows - _like(self.centre, rows)
         return shifted @ transpose(slope) - 0.5 * squares[:, None, :]
 
     def representation(self, data: Data) -> np.ndarray:

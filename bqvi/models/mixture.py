@@ -10,7 +10,8 @@ The dense pass processes blocks of rows that fit into the processor's cache, wit
 Sums over blocks are in float64; inside a block the arithmetic has the precision of the data.
 
 Missing values (NaN) are integrated out: each pattern of observed columns takes one pass, and the expectations
-of the missing columns are added to the statistics (`covariances`), or left out (`known_covariance`).
+of the missing columns are added to the statistics (`covariances`), or left out (`known_covariance`). Data
+without missing values have one pattern.
 
 A row's statistics are (r_n1, .., r_nK, r_n1 T(x_n - c), .., r_nK T(x_n - c)). An *estimate* of their sum
 (with negative weights, or a control variate) may be impossible for any data. It is projected onto
@@ -22,18 +23,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import scipy.special
 
 from bqvi.arrays import Values, total
-from bqvi.families.family import FamilyOrPoint
 from bqvi.models.conjugate import LocalTerms
-from bqvi.models.data import Data, as_table, is_sparse, n_rows, patterns
+from bqvi.models.data import Data, as_table, has_missing, is_sparse, n_rows, patterns
 from gp.arrays import Array, is_torch, to_numpy
 from gp.threads import single_threaded, users_threads
+
+if TYPE_CHECKING:
+    from bqvi.models.components import Components
 
 BLOCK_ENTRIES = 1 << 16
 """The number of responsibilities in memory (half a MiB in float64), within a core's second-level cache."""
@@ -62,11 +65,7 @@ class Lift(Protocol):
 
 @dataclass(frozen=True)
 class AffineLogJoint:
-    """rho_nk = <T(x_n - shift), slope_k + tilt> + offset_k + level.
-
-    The terms common to all components (tilt, level) change no responsibility; they are added to the sums,
-    where no digits are lost.
-    """
+    """rho_nk = <T(x_n - shift), slope_k> + offset_k."""
 
     slope: np.ndarray
     """W, (K, P); P = D without a lift."""
@@ -75,17 +74,13 @@ class AffineLogJoint:
     shift: np.ndarray | None = None
     """The vector (D,) that is subtracted from the data before the product, which keeps digits where the data
     are far from 0. Its numbers are exact in float32, so that it is equal for data of both precisions."""
-    tilt: np.ndarray | None = None
-    """(D,)."""
-    level: float = 0.0
     lift: Lift | None = None
-    """T; None for the datum itself. With a lift there is no tilt."""
+    """T; None for the datum itself."""
 
     def rho(self, x: np.ndarray) -> np.ndarray:
         """rho, (N, K)."""
         shifted = x if self.shift is None else x - self.shift
-        shared = 0.0 if self.tilt is None else (shifted @ self.tilt)[:, None] + self.level
-        return lifted(shifted, self.lift) @ self.slope.T + self.offset + shared
+        return np.asarray(lifted(shifted, self.lift) @ self.slope.T + self.offset)
 
 
 def lifted(x: Array, lift: Lift | None) -> Array:
@@ -108,29 +103,19 @@ class MixtureSums:
     """sum_n w_n r_nk T(x_n - shift), (K, P)."""
     log_normaliser: float
     """sum_n w_n logsumexp_k rho_nk."""
-    total: np.ndarray
-    """sum_n w_n (x_n - shift), (D,), where there is a ``tilt``, which multiplies it: in float64 whatever the
-    data. Zeros elsewhere."""
 
 
 def mixture_pass(x: Data, affine: AffineLogJoint, weights: Array | None = None) -> MixtureSums:
     """Responsibilities of all rows of ``x`` (N, D), summed up; weights (N,) default to one."""
     if _is_for_torch(x):
         with users_threads():
-            sums = _torch_pass(x, affine, weights)
-    elif is_sparse(x):
-        sums = _sparse_pass(x, affine, weights)
-    else:
-        # a tensor on the CPU is read as NumPy's, in blocks: in one piece a pass over it took five times as
-        # long
-        part = None if weights is None else to_numpy(weights)
-        with single_threaded() if len(x) >= _THREADED_ROWS else nullcontext():
-            sums = _dense_pass(to_numpy(x), affine, part)
-    if affine.tilt is None:
-        return sums
-    count = n_rows(x) if weights is None else float(weights.sum())
-    shared = float(affine.tilt @ sums.total + affine.level * count)
-    return replace(sums, log_normaliser=sums.log_normaliser + shared)
+            return _torch_pass(x, affine, weights)
+    if is_sparse(x):
+        return _sparse_pass(x, affine, weights)
+    # a tensor on the CPU is read as NumPy's, in blocks: in one piece a pass over it took five times as long
+    part = None if weights is None else to_numpy(weights)
+    with single_threaded() if len(x) >= _THREADED_ROWS else nullcontext():
+        return _dense_pass(to_numpy(x), affine, part)
 
 
 def _is_for_torch(x: Data) -> bool:
@@ -157,7 +142,6 @@ def _dense_pass(x: np.ndarray, affine: AffineLogJoint, weights: Array | None) ->
     n_components, width = affine.slope.shape
     totals = np.zeros((n_components, width + 1))
     log_normaliser = 0.0
-    total = np.zeros(width)
     for rows in blocks(len(x), max(n_components, width)):
         columns, rho = block.evaluate(x[rows])
         top = rho.max(axis=0)
@@ -169,20 +153,16 @@ def _dense_pass(x: np.ndarray, affine: AffineLogJoint, weights: Array | None) ->
         if weights is None:
             np.reciprocal(normaliser, out=normaliser)
             log_normaliser += float(top.sum(dtype=np.float64))
-            if affine.tilt is not None:
-                total += columns[:width].sum(axis=1, dtype=np.float64)
         else:
             part = weights[rows]
             np.divide(part, normaliser, out=normaliser, casting="same_kind")
             log_normaliser += float(part @ top)
-            if affine.tilt is not None:
-                total += columns[:width] @ part
         if width < n_components:
             columns *= normaliser
         else:
             rho *= normaliser
         totals += rho @ columns.T
-    return MixtureSums(totals[:, width], totals[:, :width], log_normaliser, total)
+    return MixtureSums(totals[:, width], totals[:, :width], log_normaliser)
 
 
 class _RowBlock:
@@ -248,7 +228,7 @@ def _sparse_pass(x: Data, affine: AffineLogJoint, weights: Array | None) -> Mixt
         counts += weighted.sum(axis=0)
         sums += (x[rows].T @ weighted).T
         log_normaliser += float(part @ log_sums)
-    return MixtureSums(counts, sums, log_normaliser, sums.sum(0))
+    return MixtureSums(counts, sums, log_normaliser)
 
 
 def _torch_pass(x: Array, affine: AffineLogJoint, weights: Array | None) -> MixtureSums:
@@ -262,9 +242,7 @@ def _torch_pass(x: Array, affine: AffineLogJoint, weights: Array | None) -> Mixt
         part = x.new_tensor(to_numpy(weights))
         r, log_sums = r * part[:, None], log_sums * part
     counts, sums = r.sum(0).double(), (r.T @ shifted).double()
-    total = shifted.double().sum(0) if weights is None else part.double() @ shifted.double()
-    log_normaliser = float(log_sums.double().sum())
-    return MixtureSums(to_numpy(counts), to_numpy(sums), log_normaliser, to_numpy(total))
+    return MixtureSums(to_numpy(counts), to_numpy(sums), float(log_sums.double().sum()))
 
 
 @dataclass(frozen=True)
@@ -314,70 +292,64 @@ def mixture_terms(x: np.ndarray, affine: AffineLogJoint, centre: np.ndarray) -> 
     return LocalTerms(np.concatenate([r, moments.reshape(len(x), -1)], axis=1), top + np.log(sums))
 
 
-@runtime_checkable
-class MarginalComponents(Protocol):
-    """Components whose missing columns can be integrated out."""
-
-    def expectations(self, q: FamilyOrPoint) -> tuple[Array, ...]:
-        """The terms of the expected log density under q, (K, ...)."""
-
-    def expectations_at(self, theta: Array, n_components: int) -> tuple[Array, ...]:
-        """The same at a point ``theta`` of K = ``n_components``."""
-
-    def affine_of(
-        self, expected: Any, log_weights: np.ndarray, shown: np.ndarray | None = None
-    ) -> AffineLogJoint:
-        """rho of rows with the columns ``shown`` (D,), with ``expected`` and ``log_weights`` (K,)."""
-
-    def completed(
-        self, expected: Any, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None
-    ) -> Values:
-        """The natural parameters added by N_k (K,) and sums of T(x - shift) of the columns ``shown``."""
-
-
 @dataclass(frozen=True)
-class IncompletePass:
-    """Gaussian components whose data have missing values."""
+class ExpectedLogJoint:
+    """The expected log joint E ln p(x_n, z_n = k) - ln h(x_n) of rows, some with missing columns."""
 
-    components: MarginalComponents
+    components: Components
     expected: Any
-    """Of the K components, and of a tied tail behind them."""
+    """Their `Components.expectations`, of the K components and of a tied tail behind them."""
     log_weights: np.ndarray
     """E ln pi, as many."""
 
     def summed(
-        self, rows: np.ndarray, weights: Array | None, n_components: int
+        self, rows: Data, weights: Array | None, n_components: int, incomplete: bool
     ) -> tuple[np.ndarray, Values, float]:
-        """N_k, the rows' contribution to the natural parameters of the K components, and the bound."""
-        k = n_components
-        part = np.ones(len(rows)) if weights is None else to_numpy(weights)
-        own = type(self.expected)(*(x[:k] for x in self.expected))
+        """N_k, the contribution of ``rows`` to the natural parameters, and the bound.
 
-        def of_pattern(index: np.ndarray, block: np.ndarray, shown: np.ndarray) -> Values:
-            affine = self._affine(shown)
-            sums = mixture_pass(np.ascontiguousarray(block[:, shown]), affine, part[index])
-            found = self.components.completed(own, shown, sums.counts[:k], sums.sums[:k], affine.shift)
+        Parameters
+        ----------
+        rows : (S, D). weights : (S,), default one.
+        n_components : K, the number of components that have parameters.
+        incomplete : whether some columns are missing.
+        """
+        own = tuple(x[:n_components] for x in self.expected)
+
+        def of_pattern(index: Any, block: Data, shown: np.ndarray | None) -> Values:
+            sums = mixture_pass(block, self.affine(shown), None if weights is None else weights[index])
+            counts, moments = sums.counts[:n_components], sums.sums[:n_components]
+            found = self.components.statistics(counts, moments, own, shown)
             return (sums.counts, sums.log_normaliser, *found)
 
-        counts, bound, *found = total(of_pattern(*group) for group in patterns(rows))
-        return counts, tuple(found), bound
+        counts, bound, *found = total(of_pattern(*group) for group in groups(rows, incomplete))
+        return counts, tuple(found), float(bound)
 
     def statistics(self, rows: np.ndarray, r: np.ndarray) -> Values:
         """The natural parameters added by ``rows`` (N, D) with responsibilities ``r`` (N, K)."""
 
-        def of_pattern(index: np.ndarray, block: np.ndarray, shown: np.ndarray) -> Values:
-            affine, part, columns = self._affine(shown), r[index], block[:, shown]
-            table = lifted(columns if affine.shift is None else columns - affine.shift, affine.lift)
-            return self.components.completed(self.expected, shown, part.sum(0), part.T @ table, affine.shift)
+        def of_pattern(index: Any, block: np.ndarray, shown: np.ndarray | None) -> Values:
+            affine, part = self.affine(shown), r[index]
+            table = lifted(block if affine.shift is None else block - affine.shift, affine.lift)
+            return self.components.statistics(part.sum(0), part.T @ table, self.expected, shown)
 
-        return total(of_pattern(*group) for group in patterns(rows))
+        return total(of_pattern(*group) for group in groups(rows, True))
 
-    def rho(self, rows: np.ndarray) -> np.ndarray:
-        """Expected log joint of each row and component, less ln h, (N, K)."""
-        out = np.empty((len(rows), len(self.log_weights)))
-        for index, block, shown in patterns(rows):
-            out[index] = self._affine(shown).rho(block[:, shown])
+    def rho(self, rows: Data) -> np.ndarray:
+        """(N, K)."""
+        out = np.empty((n_rows(rows), len(self.log_weights)))
+        for index, block, shown in groups(rows, self.components.by_pattern and has_missing(rows)):
+            out[index] = self.affine(shown).rho(block)
         return out
 
-    def _affine(self, shown: np.ndarray) -> AffineLogJoint:
-        return self.components.affine_of(self.expected, self.log_weights, shown)
+    def affine(self, shown: np.ndarray | None = None) -> AffineLogJoint:
+        """As a function of the columns ``shown`` (D,), default all."""
+        return self.components.affine(self.expected, self.log_weights, shown)
+
+
+def groups(rows: Data, incomplete: bool) -> Iterator[tuple[Any, Data, np.ndarray | None]]:
+    """The rows with the same columns: indices, these columns of them, and which; None where all are there."""
+    if not incomplete:
+        yield slice(None), rows, None
+        return
+    for index, block, shown in patterns(rows):
+        yield index, np.ascontiguousarray(block[:, shown]), None if shown.all() else shown

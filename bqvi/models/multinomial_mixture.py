@@ -8,14 +8,14 @@ write the parameters less one.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
 
 from bqvi.arrays import Values, transpose
 from bqvi.families import Dirichlet
-from bqvi.families.family import ExponentialFamily, FamilyOrPoint
+from bqvi.families.family import ExponentialFamily
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import Components, Start, sample, starting_centres
 from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, as_table, is_sparse, log_factorials
@@ -66,16 +66,19 @@ class Multinomial(Components):
     def centre(self) -> np.ndarray:
         return np.zeros(self.n_words)
 
-    def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
-        """The parts of <x, E ln beta_k> under ``q``; ``log_weights`` (K,) are added."""
+    def expectations_at(self, theta: Array, n_components: int) -> Values:
+        """ln beta at ``theta``, beta (K, V); a probability of zero counts as 1e-300."""
+        return (np.log(np.maximum(theta, _TINY)),)
+
+    def affine(
+        self, expected: Values, log_weights: np.ndarray, shown: np.ndarray | None = None
+    ) -> AffineLogJoint:
         # at a point mass with a flat prior an unseen word has ln beta = -inf, and a count of 0 times it is 0
-        return AffineLogJoint(np.maximum(q.expected_statistics[0], -1e30), log_weights)
+        return AffineLogJoint(np.maximum(expected[0], -1e30), log_weights)
 
-    def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
-        """At ``theta``, beta (K, V), with ``log_weights`` (K,); a probability of zero counts as 1e-300."""
-        return AffineLogJoint(np.log(np.maximum(theta, _TINY)), log_weights)
-
-    def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
+    def statistics(
+        self, counts: np.ndarray, sums: np.ndarray, expected: Any = None, shown: np.ndarray | None = None
+    ) -> Values:
         return (sums,)
 
     def log_base_measure(self, data: Data) -> np.ndarray:

@@ -69,12 +69,13 @@ class GaussianComponents:
     settled: GaussianPrior | None = None
 
     name = "components"
+    by_pattern = True
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
         """The components with a prior whose missing parameters are moments of ``data``, ``weights`` (N,)."""
         if self.settled is not None:
             return self
-        mean, variances = _column_moments(data, weights)
+        mean, variances = column_moments(data, weights)
         mean = mean if self.mean is None else np.asarray(self.mean, float)
         require_shape("prior_mean", mean, variances.shape)
         require_finite("prior_mean", mean)
@@ -130,12 +131,6 @@ class GaussianComponents:
     def centre(self) -> np.ndarray:
         return self._prior.origin
 
-    def affine(self, q: FamilyOrPoint, log_weights: np.ndarray) -> AffineLogJoint:
-        return self.affine_of(self.expectations(q), log_weights)
-
-    def affine_at(self, theta: Array, log_weights: np.ndarray) -> AffineLogJoint:
-        return self.affine_of(self.expectations_at(theta, len(log_weights)), log_weights)
-
     def expectations(self, q: FamilyOrPoint) -> GaussianExpectations:
         if not isinstance(q, PointMass):
             return self.covariance.expectations(q.expected_statistics)
@@ -148,34 +143,25 @@ class GaussianComponents:
         family = self.covariance.prior(self._prior, n_components)
         return self.covariance.expectations(family.statistics(theta))
 
-    def affine_of(
+    def affine(
         self, expected: GaussianExpectations, log_weights: np.ndarray, shown: np.ndarray | None = None
     ) -> AffineLogJoint:
-        """With ``expected``; of rows whose columns ``shown`` (D,) are there, default all."""
         origin = self._prior.origin
-        if shown is not None and not shown.all():
+        if shown is not None:
             expected, origin = self.covariance.marginal(expected, shown), origin[shown]
         slope, offset = self.covariance.slope(expected)
-        return AffineLogJoint(slope, log_weights + offset, origin, lift=self.covariance.lift(len(origin)))
+        return AffineLogJoint(slope, log_weights + offset, origin, self.covariance.lift(len(origin)))
 
     def each(self, q: Any) -> tuple[np.ndarray, np.ndarray]:
         means, covariances = self.covariance.each(*_family(q).unpacked(q.mean))
         return means + self.centre, covariances
 
-    def statistics(self, counts: np.ndarray, sums: np.ndarray, shift: np.ndarray | None) -> Values:
-        return self.covariance.statistics(counts, sums, len(self._prior.mean))
-
-    def completed(
-        self,
-        expected: GaussianExpectations,
-        shown: np.ndarray,
-        counts: np.ndarray,
-        sums: np.ndarray,
-        shift: np.ndarray | None,
+    def statistics(
+        self, counts: np.ndarray, sums: np.ndarray, expected: Any = None, shown: np.ndarray | None = None
     ) -> Values:
-        if shown.all():
-            return self.statistics(counts, sums, shift)
-        return self.covariance.completed(expected, shown, counts, sums)
+        if shown is None:
+            return self.covariance.statistics(counts, sums, len(self._prior.mean))
+        return self.covariance.completed(GaussianExpectations(*expected), shown, counts, sums)
 
     def feasible(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Second moments are raised to those of data at the means, where an estimate has less."""
@@ -233,7 +219,7 @@ def _nonnegative(excess: np.ndarray, dimension: int) -> np.ndarray:
     return np.asarray(raised[:, *np.triu_indices(dimension)])
 
 
-def _column_moments(data: Data, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def column_moments(data: Data, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance (D,) of the columns; a constant one has the least variance of another, or 1."""
     first = to_numpy(data[:1]).astype(float)[0]
     first = np.where(np.isnan(first), 0.0, first)

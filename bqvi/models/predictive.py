@@ -22,7 +22,7 @@ from bqvi.families import MatrixNormalInverseWishart, PointMass, Product
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.covariances import Matrix
 from bqvi.models.data import Data, patterns
-from bqvi.models.mixture import IncompletePass
+from bqvi.models.mixture import ExpectedLogJoint
 from bqvi.models.normal_components import GaussianComponents
 from gp.arrays import to_numpy
 
@@ -48,7 +48,7 @@ def log_predictive(model: Mixture, q: Product, data: Data) -> np.ndarray:
         log_weights = np.log(model.expected_weights(q))
     if isinstance(factor, PointMass):
         expected = components.expectations(factor)
-        table = IncompletePass(components, expected, np.maximum(log_weights, -1e30)).rho(to_numpy(data))
+        table = ExpectedLogJoint(components, expected, np.maximum(log_weights, -1e30)).rho(to_numpy(data))
         return np.asarray(scipy.special.logsumexp(table, axis=1) + components.log_base_measure(data))
     density = _of_matrices if isinstance(components.covariance, Matrix) else _of_variances
     y = to_numpy(data).astype(float) - components.centre

@@ -311,8 +311,8 @@ def test_the_bound_of_a_move_is_the_elbo_of_the_local_step():
     assert entropy == pytest.approx(-again)
     # the free energy of q(theta) at its best for the r that q gives, by hand
     value = memoised_moves._bound(model, q, row, entropy) + model.log_base_measure(X)
-    affine = model.expected_affine(best)
-    expected = (r * affine.rho(X)).sum() - again + model.mixing.bound(best["sticks"])
+    joint = model.expected(best)
+    expected = (r * joint.rho(X)).sum() - again + model.mixing.bound(best["sticks"])
     expected += model.log_base_measure(X) - float(best.kl(model.prior))
     assert value == pytest.approx(expected, rel=1e-10)
     pairs = np.array([[0, 1], [2, 5]])

@@ -11,7 +11,7 @@ from bqvi.models import GaussianMixture, elbo
 def test_float32_data_far_from_the_prior_mean(distance):
     rng = np.random.default_rng(0)
     x = (distance + 2.0 * rng.standard_normal((500, 2))).astype(np.float32)
-    model = GaussianMixture(3, np.eye(2), prior_covariance=1e8 * np.eye(2))
+    model = GaussianMixture(3, np.eye(2), prior_covariance=1e8 * np.eye(2)).for_data(x)
     q = model.initial(x, "k-means++", rng)
     exact = elbo(model, q, x.astype(float))  # the same numbers, worked on in float64
     # x - centre is rounded to float32, eps * 5 a datum at random signs, and multiplied by the distance;

@@ -1,6 +1,5 @@
 """Hidden Markov models against enumeration of all paths, Monte Carlo, and recursions in logarithms."""
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -27,9 +26,7 @@ from bqvi.models import (
     poisson,
 )
 from bqvi.models import forward_backward as fb
-from bqvi.models.covariances import COVARIANCES
 from bqvi.models.multinomial_mixture import Multinomial
-from bqvi.models.normal_components import GaussianComponents
 from bqvi.models.sequences import SequenceLayout
 from experiments.problems.data import simulate_states
 
@@ -555,15 +552,3 @@ def test_sequences_of_one_row_with_missing_columns_are_a_mixture(name):
     assert not transitions.any()
     for one, other in zip((first, *emitted), expected.statistics, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)
-
-
-def test_emissions_about_another_place_than_their_centre_are_refused_before_work():
-    class Moved(GaussianComponents):
-        def affine(self, q, log_weights):
-            return dataclasses.replace(super().affine(q, log_weights), shift=self.centre + 1.0)
-
-    with pytest.raises(ValueError, match="emissions are Moved"):
-        bqvi.fit(
-            HiddenMarkovModel(2, ComponentEmissions(Moved(COVARIANCES["full"]))),
-            np.random.default_rng(0).normal(size=(9, 2)),
-        )

@@ -69,7 +69,7 @@ def test_the_expected_log_joint_is_that_of_draws_with_the_missing_value_integrat
     model = GaussianMixture(2, shape).for_data(X)
     q = model.initial(model.check(X), "k-means++", np.random.default_rng(1))
     row = np.array([0.3, np.nan, 1.0])
-    found = model._incomplete_pass(q).rho(row[None])[0]
+    found = model.expected(q).rho(row[None])[0]
     draws = q[model.components.name].sample(4000, 2)
     grid = np.linspace(-60.0, 60.0, 4001)
     whole = np.tile(row, (len(grid), 1))

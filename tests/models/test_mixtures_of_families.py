@@ -149,7 +149,7 @@ def test_the_tied_tail_is_all_that_is_beyond():
     x, alpha = COUNTS, 1.4
     model = settled(Mixture(Sticks(3, alpha, tail="tied"), poisson(2.0, 0.7)), x)
     q = bqvi.fit(model, x, steps=3).q
-    rho = model.expected_affine(q).rho(x)
+    rho = model.expected(q).rho(x)
     log_v, log_left = model.mixing.prior.expected_statistics[0][0]
     log_tail = np.cumsum(q["sticks"].expected_statistics[0][:, 1])[-1]
     prior = rho[:, 3] - log_tail
