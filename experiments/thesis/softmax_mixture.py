@@ -83,10 +83,12 @@ class SoftmaxMixture:
         return self.n_components - 1 + self.n_components * int(self.x.shape[1])
 
     def check(self, data: Data) -> Data:
+        """None, as it holds its own data; ValueError where some were given."""
         if data is not None:
             raise ValueError("data was given to a SoftmaxMixture, which holds its own; pass data=None")
 
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Gaussian:
+        """N(0, I), or for 'random' a mean drawn from it."""
         return initial_gaussian(self.dimension, how, rng)
 
     def step(self, q: Any) -> Step:
