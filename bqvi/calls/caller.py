@@ -1,8 +1,8 @@
-"""The user's function as engines call it: from points in the coordinates to `Evaluations`.
+"""An evaluation of the user's function, from points in the coordinates of an engine to rows of its table.
 
-    points v (n, D)  --coordinates-->  theta (n, P)  --user-->  value, sd?, gradient?
-                                                                  + log Jacobian, pulled back
-                                                             -->  Evaluations, in the coordinates
+    points v (n, D)  --coordinates-->  theta (n, P)  --`Call`-->  value, sd?, gradient?, or an exception
+                                             --`CallBatch`-->  entered in the ledger, or the run stops
+                                             --`rows_of`-->  + log Jacobian, pulled back: `Evaluations`
 
 What a function may return or raise, and how it is treated, is in :mod:`bqvi.calls.faults`. However a batch
 ends, the evaluations that had returned are in the ledger; with an executor that has a `map` only, which gives
@@ -12,25 +12,54 @@ numerical exception on a batch is called again point by point, so that one bad p
 
 from __future__ import annotations
 
+import pickle
+import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
+from typing import NoReturn
 
 import numpy as np
 
-from bqvi.calls.account import Budget, Ledger
-from bqvi.calls.assembly import CallBatch
-from bqvi.calls.call import Call, CallResult, noise_at, weighted
 from bqvi.calls.coordinates import VECTORS, Coordinates
-from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.executors import collect
-from bqvi.calls.faults import EvaluationError
-from bqvi.calls.function import LARGEST, UNKNOWN, Function
+from bqvi.calls.faults import (
+    OF_ITS_CODE,
+    EvaluationError,
+    advice,
+    advice_on_points,
+    described,
+    is_numerical,
+    may_be_meant,
+    message_of,
+    stops,
+)
+from bqvi.calls.function import AUTODIFF, LARGEST, UNKNOWN, Function, GradientWithValue
 from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
-from bqvi.calls.returned import reasons_of, refused
+from bqvi.calls.returned import (
+    CallResult,
+    gradients_of,
+    no_tensor,
+    no_values,
+    noise_at,
+    not_logarithms,
+    parted,
+    reasons_of,
+    refused,
+    together,
+    values_of,
+    weighted,
+)
 from bqvi.calls.run import HERE, Run
+from bqvi.calls.table import Budget, Evaluations, Ledger
 from bqvi.records import fingerprint
-from gp.arrays import Array
-from gp.checks import require_numbers
 from gp.threads import CallThreads, users_threads
+from gp.user_warnings import warn_user
+
+_NO_GRAPH = (
+    "has no gradient in theta: it leaves torch on the way (numpy, .item(), .detach()); write it in torch "
+    "throughout, or give gradient=None to use its values only"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,17 +142,34 @@ class Caller:
         budget = Budget() if budget is None else budget
         points = np.asarray(points, float)
         points = points[: budget.room(self.cost * len(points)) // self.cost]
-        theta = self.to_user(points)
-        batch = CallBatch(self.function, self.coordinates, points, theta, ledger, cost=self.cost)
+        batch = CallBatch(self, points, self.to_user(points), ledger)
+        workers = self.run.executor is not None or self.run.n_jobs > 1
+        threads = CallThreads() if ledger is None else ledger.threads
         try:
             if len(points):
-                self._called(batch, budget, watched)
+                with users_threads() if workers else threads():
+                    self._call(batch, budget, workers, watched)
         except EvaluationError as error:
             if error.evaluations is None:
                 error.evaluations = batch.rows()
             raise
         made = batch.finished(first)
         return self._with_slope(made, ledger, budget) if batch.left_torch else made
+
+    def _call(self, batch: CallBatch, budget: Budget, workers: bool, watched: bool) -> None:
+        """Call the function at the points of the batch: at all together, or else at one after the other."""
+        call, n = Call(self.function, workers, watched), len(batch.theta)
+        if self.function.vectorised and not (workers or self.separately):
+            budget.spend(self.cost * n)
+            if batch.enter_whole(call(batch.theta)):
+                return
+            n = budget.room(self.cost * n) // self.cost
+        budget.spend(self.cost * n)
+        if workers:
+            collect(call, batch.theta[:n], self.run, batch.enter)
+            return
+        for i, theta in enumerate(batch.theta[:n]):
+            batch.enter(i, call(theta))
 
     def _with_slope(self, made: Evaluations, ledger: Ledger | None, budget: Budget) -> Evaluations:
         """The evaluations, once a gradient near one of them has been compared with values; both count."""
@@ -145,164 +191,364 @@ class Caller:
             require_slope(values, slope.sum(), f"the {self.function.range.title}")
         return replace(made, n_evaluations=made.n_evaluations + cost)
 
-    def _called(self, batch: CallBatch, budget: Budget, watched: bool) -> None:
-        workers = self.run.executor is not None or self.run.n_jobs > 1
-        threads = CallThreads() if batch.ledger is None else batch.ledger.threads
-        with users_threads() if workers else threads():
-            self._in_threads(batch, budget, watched, workers)
 
-    def _in_threads(self, batch: CallBatch, budget: Budget, watched: bool, workers: bool) -> None:
-        n = len(batch.theta)
-        if self.function.vectorised and not (workers or self.separately):
-            budget.spend(self.cost * n)
-            if batch.enter_whole(Call(self.function, watched=watched)(batch.theta)):
-                return
-            n = budget.room(self.cost * n) // self.cost
-        budget.spend(self.cost * n)
-        collect(Call(self.function, workers, watched), batch.theta[:n], self.run, batch.enter)
+@dataclass(frozen=True)
+class Call:
+    """A call of a function at points (m, P), or at one point (P,); picklable where the function is.
 
-    def given(
-        self, theta: Array, values: Array, gradients: Array = None, noise_sd: Array = None
-    ) -> Evaluations:
-        """The `Evaluations` of values that were computed before, in the user's units.
+    Exceptions are returned in the result; only BaseExceptions that are no Exception, such as Ctrl-C, are
+    raised. ``elsewhere`` is True where results are sent between processes, and exceptions have to be pickled;
+    ``watched``, where a function of torch is watched for operations that leave its graph.
+    """
 
-        Parameters
-        ----------
-        theta : the parameters (n, P), inside the bounds.
-        values : the log joint there (n,); -inf or NaN where it failed.
-        gradients : its gradients (n, P), or None.
-        noise_sd : the standard deviation of the values' noise, (n,) or a number; by default the function's.
-        """
-        theta, values = np.atleast_2d(np.asarray(theta, float)), np.atleast_1d(np.asarray(values, float))
-        if values.shape != (len(theta),):
-            raise ValueError(
-                f"values has shape {values.shape}; it must be ({len(theta)},), one for each theta"
+    function: Function
+    elsewhere: bool = False
+    watched: bool = False
+
+    def __call__(self, points: np.ndarray) -> CallResult:
+        """The result of the function at ``points``."""
+        points = np.atleast_2d(points)
+        try:
+            result = self._result(points)
+        except Exception as error:
+            result = no_values(points, error, kept=not isinstance(error, EvaluationError))
+        if self.elsewhere and result.error is not None:
+            result = replace(result, error=_picklable(result.error))
+        return result
+
+    def _result(self, points: np.ndarray) -> CallResult:
+        function = self.function
+        slopes, graph, tensor, left = None, True, True, False
+        if function.gradient == AUTODIFF:
+            from bqvi.calls.autodiff import differentiated
+
+            returned, slopes, graph, tensor, left = differentiated(
+                function.value, points, function.like, function.vectorised, self.watched
             )
-        if (values == np.inf).any():
-            raise ValueError(f"values is inf in row {int(np.argmax(values))}; a log density is below inf")
-        points = theta if self.coordinates is None else self.coordinates.from_user(theta)
-        slopes = None if gradients is None else np.asarray(gradients, float)
-        if slopes is not None and slopes.shape != theta.shape:
-            raise ValueError(
-                f"gradients has shape {slopes.shape}; it must be {theta.shape}, or None where there are none"
-            )
-        return self._rows(points, theta, values, slopes, self._sds_at(theta, values, noise_sd))
-
-    def received(
-        self, points: np.ndarray, values: Array, gradients: Array = None, noise_sd: Array = None
-    ) -> Evaluations:
-        """The `Evaluations` of values that the user computed at points (n, D) that the engine proposed.
-
-        Parameters
-        ----------
-        values : the values (n,), or (n, o) for a function of several outputs; -inf or NaN where it failed.
-        gradients : the gradients (n, P), or (n, o, P); needed where the function has any.
-        noise_sd : the standard deviation of the values' noise, (n,) or a number; by default the function's.
-        """
-        function, n, values = self.function, len(points), np.atleast_1d(require_numbers("values", values))
-        if len(values) != n or values.ndim > 1 + function.range.outputs:
-            raise ValueError(f"values has shape {values.shape}; it must be ({n},), one for each theta")
-        theta = self.to_user(points)
-        bad, what, must = refused(function, values.reshape(n, -1))
-        if bad.any():
-            raise ValueError(f"values, row {int(np.argmax(bad))}: {what}; {must}")
-        if (gradients is None) != (function.gradient is None):
-            raise ValueError(
-                "gradients is None, and the function has gradients: give them too"
-                if gradients is None
-                else "gradients was given, and the run was begun without a gradient"
-            )
-        slopes = None if gradients is None else np.asarray(require_numbers("gradients", gradients))
-        if slopes is not None and slopes.shape not in (theta.shape, (*values.shape, theta.shape[1])):
-            raise ValueError(
-                f"gradients has shape {slopes.shape}; it must be {(*values.shape, theta.shape[1])}"
-            )
-        made = self._rows(points, theta, values, slopes, self._sds_at(theta, values, noise_sd), "told")
-        if function.errors == "raise" and not made.good.all():
-            raise ValueError(f"values or gradients, row {int(np.argmin(made.good))}: one is not finite")
-        if function.log_weight is None:
-            return made
-        return replace(made, values=weighted(function, made.values, theta))
-
-    def _sds_at(self, theta: np.ndarray, values: np.ndarray, noise_sd: Array) -> np.ndarray | None:
-        """The noise sds (n,) given, or else by the function of theta (n, P), NaN where there is no value."""
-        function, n = self.function, len(theta)
-        if noise_sd is not None or not callable(function.noise_sd):
-            return _sds(noise_sd, n)
-        sds, finite = np.full(n, np.nan), np.isfinite(values).reshape(n, -1).all(axis=1)
-        rows = np.flatnonzero(finite)
-        for some in [rows] if function.vectorised else rows[:, None]:
-            sds[some] = noise_at(function, theta[some])
-        return sds
-
-    def _rows(
-        self,
-        points: np.ndarray,
-        theta: np.ndarray,
-        values: np.ndarray,
-        slopes: np.ndarray | None,
-        sds: np.ndarray | None,
-        how: str = "given",
-    ) -> Evaluations:
-        """The evaluations of values (n,) or (n, o), with the reasons of those without one.
-
-        ``how`` says in these reasons how a value came.
-        """
-        values = values.reshape(len(values), -1)
-        reasons = np.array(
-            [one.replace("returned", f"was {how} as") for one in reasons_of(self.function, values)]
+        elif isinstance(function.gradient, GradientWithValue):
+            returned, slopes = function.gradient.both(function.given(points))
+        else:
+            returned = function.value(function.given(points))
+        returned, products = parted(function, returned, points)
+        values, sds = values_of(function, returned, points)
+        if not tensor and np.isfinite(values).any():
+            raise no_tensor(function, points)
+        if isinstance(function.gradient, GradientWithValue):
+            slopes = gradients_of(function, slopes, points, values.shape[1])
+        ok = np.ones(len(points), bool)
+        found = CallResult(
+            values, ~ok, ("",) * len(ok), ok, sds, slopes, graph=graph, left=left, by_products=products
         )
-        failed = reasons != ""
-        if slopes is not None:
-            slopes = slopes.reshape(len(values), values.shape[1], theta.shape[1])
-            fine = (np.abs(slopes) < LARGEST).all(axis=(1, 2))
-            reasons = np.where((reasons == "") & ~fine, "the gradient is not finite", reasons)
-            slopes = np.where(fine[:, None, None], slopes, np.nan)
-        with_gradients = slopes is not None
-        batch = CallBatch(self.function, self.coordinates, points, theta, with_gradients=with_gradients)
-        batch.enter_whole(CallResult(values, sds, slopes, failed, tuple(reasons.tolist())))
-        return batch.rows()
+        return found if _plain(function, values, slopes) else _examined(function, points, found)
 
 
-def evaluation_arrays(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
-    """The arrays of the argument ``evaluations``: theta and values, then gradients and noise sds if any."""
-    if evaluations is None:
-        return None
-    if not isinstance(evaluations, tuple | list) or not 2 <= len(evaluations) <= 4:
-        what = type(evaluations).__name__
-        if isinstance(evaluations, tuple | list):
-            what += f" of {len(evaluations)}"
-        raise TypeError(
-            f"evaluations is a {what}; it must be (theta (n, P), values (n,)), then gradients (n, P), or "
-            "None, and noise sds (n,), if any"
+def _examined(function: Function, points: np.ndarray, found: CallResult) -> CallResult:
+    """The result with noise, gradient and factor where these are functions, and with what is wrong."""
+    values, sds = found.values, found.sds
+    assert values is not None
+    part = "noise_sd"
+    try:
+        if callable(function.noise_sd) and sds is None:
+            sds = noise_at(function, points)
+        reasons = reasons_of(function, values)
+        failed = np.array([bool(reason) for reason in reasons])
+        slopes, reasons, error = _slopes(function, points, values, found.gradients, failed, reasons)
+        kept = found.kept
+        if error is None:
+            kept, error = _refusal(function, points, values, reasons)
+        part = "log_density"
+        if function.log_weight is not None:
+            values = weighted(function, values, points)
+    except EvaluationError:
+        raise
+    except Exception as raised:
+        return no_values(points, raised, who=part)
+    found = replace(found, values=values, sds=sds, gradients=slopes)
+    return replace(found, failed=failed, reasons=reasons, kept=kept, error=error)
+
+
+def _plain(function: Function, values: np.ndarray, slopes: np.ndarray | None) -> bool:
+    """Whether all values are finite real numbers: a fast test, which nearly all calls pass."""
+    if function.range.non_negative or function.log_weight is not None or callable(function.noise_sd):
+        return False
+    if callable(function.gradient) and slopes is None:
+        return False
+    largest = LARGEST if function.range.density else np.inf  # the comparison is false for NaN
+    return all(x is None or bool((np.abs(x) < largest).all()) for x in (values, slopes))
+
+
+def _slopes(
+    function: Function,
+    points: np.ndarray,
+    values: np.ndarray,
+    slopes: np.ndarray | None,
+    failed: np.ndarray,
+    reasons: tuple[str, ...],
+) -> tuple[np.ndarray | None, tuple[str, ...], Exception | None]:
+    """The gradients, NaN where they fail, with the reasons, and what raised; none where no value is usable.
+
+    ``slopes`` are those that came with the values (m, o), or None.
+    """
+    if function.gradient is None:
+        return None, reasons, None
+    if slopes is None:
+        assert callable(function.gradient)  # otherwise slopes came with the values
+        missing = np.full((*values.shape, points.shape[1]), np.nan)
+        if np.all(failed):
+            return missing, reasons, None
+        try:
+            returned = function.gradient(function.given(points))
+        except Exception as error:
+            reason = f"the gradient {described(error)}"
+            return missing, tuple(known or reason for known in reasons), error
+        slopes = gradients_of(function, returned, points, values.shape[1])
+    fine = (np.abs(slopes) < (LARGEST if function.range.density else np.inf)).all(axis=(1, 2))
+    pairs = zip(reasons, fine, strict=True)
+    reasons = tuple(known or ("" if good else "the gradient is not finite") for known, good in pairs)
+    return np.where(fine[:, None, None], slopes, np.nan), reasons, None
+
+
+def _refusal(
+    function: Function, points: np.ndarray, values: np.ndarray, reasons: tuple[str, ...]
+) -> tuple[np.ndarray, EvaluationError | None]:
+    """Which rows (m,) are evaluations, and the error about the first that is not allowed, or None."""
+    bad, what, must = refused(function, values)
+    kept = ~bad
+    # The error is about the gradient; the values count as evaluations.
+    if not bad.any() and function.errors == "raise":
+        bad = np.array([bool(reason) for reason in reasons])
+        what, must = "the gradient is not finite", "it has to be" + function.range.everywhere
+    if not bad.any():
+        return kept, None
+    first = int(np.argmax(bad))
+    large = function.range.density and bool((values[first] >= LARGEST).any())
+    message = f"{what} at {function.place(points[first])}: {must}"
+    return kept, EvaluationError(message, points[first], no_value=bool(reasons[first]) and not large)
+
+
+def _picklable(error: Exception) -> Exception:
+    """The error with its traceback as a note; a built-in exception in its place if it cannot be pickled."""
+    note = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        kind = next(base for base in type(error).__mro__ if base.__module__ == "builtins")
+        error = kind(f"{type(error).__name__}: {message_of(error)}")
+    error.add_note(note)
+    return error
+
+
+class CallBatch:
+    """The results so far at a batch of points (n, D), which are theta (n, P) in the user's units."""
+
+    def __init__(self, caller: Caller, points: np.ndarray, theta: np.ndarray, ledger: Ledger | None) -> None:
+        self.theta, self.left_torch = theta, False
+        """The points, and whether an operation of the function left torch's graph."""
+        self._caller, self._function = caller, caller.function
+        self._points, self._ledger = points, ledger
+        self._outputs = None if ledger is None else ledger.outputs
+        """The number of values that the function returns at a point, in this batch or an earlier one."""
+        self._results: dict[int, CallResult] = {}
+        """The results by the index of their first point. Each is entered in one assignment, so that at an
+        interrupt it is there with its row and its count, or not at all."""
+        self._called_in_vain = 0
+        self._failure: CallResult | None = None
+        if ledger is not None:
+            ledger.begin(self._returned)
+
+    def enter_whole(self, result: CallResult) -> bool:
+        """Enter the result at all points together; False if each point has to be evaluated by itself."""
+        if len(self._points) > 1 and result.error is not None and not self._stops(result.error):
+            self._called_in_vain = len(self._points)
+            return False
+        self.enter(0, result)
+        return True
+
+    def enter(self, index: int, result: CallResult) -> None:
+        """Enter the result at the points from this index on, and stop the run where the policy says so."""
+        error, points = result.error, self.theta[index : index + len(result.failed)]
+        self.left_torch |= result.left
+        if result.values is not None:
+            outputs = result.values.shape[1]
+            if (self._outputs or outputs) != outputs:
+                wrong = EvaluationError(
+                    f"the {self._function.range.title} returned {outputs} numbers at "
+                    f"{self._function.place(points[0])}, and {self._outputs} elsewhere; it must return as "
+                    "many everywhere",
+                    points[0],
+                )
+                self._results[index] = no_values(points, wrong, kept=False)
+                wrong.evaluations = self.rows()
+                raise wrong
+            self._outputs = outputs
+            if self._ledger is not None:
+                self._ledger.outputs = outputs
+        fatal = error is not None and self._stops(error)
+        # a value without its gradient is an evaluation; a call that stops the run by an exception is none
+        dropped = fatal and result.values is None
+        self._results[index] = replace(result, kept=np.zeros_like(result.kept)) if dropped else result
+        if self._ledger is not None:
+            self._ledger.returned()
+        if isinstance(error, EvaluationError):
+            error.evaluations = self.rows()
+            raise error
+        if error is not None and fatal:
+            self._stop(error, result, points)
+        if error is not None and self._failure is None:
+            self._failure = result
+
+    def _stops(self, error: Exception) -> bool:
+        return isinstance(error, EvaluationError) or stops(error, self._function.errors)
+
+    def _stop(self, error: Exception, result: CallResult, points: np.ndarray) -> NoReturn:
+        who = self._who(result) if result.values is None else "the gradient"
+        message = f"{who} {described(error)}, at {self._function.places(points)}{self._advice(error)}"
+        everywhere = self._function.range.everywhere
+        if everywhere:
+            message += everywhere if is_numerical(error) else OF_ITS_CODE
+        elif self._function.errors == "numerical":
+            message += OF_ITS_CODE
+            if may_be_meant(error) and self._outputs is not None:
+                message += ', or give bqvi.Run(errors="infeasible") to go on without such points'
+        point = points[0] if len(points) == 1 else None
+        raise EvaluationError(message, point, self.rows()) from error
+
+    def _advice(self, error: Exception) -> str:
+        """Advice on an error of the user's function; "" where there is none."""
+        found = advice(error, self._function.gradient)
+        of_points = self._function.model is None and self._outputs is None
+        on_points = advice_on_points(error, self._function.vectorised) if of_points else ""
+        if isinstance(error, IndexError) and (self._function.vectorised or not on_points):
+            found += f"; theta has {self.theta.shape[1]} entries a point"
+        return found or on_points
+
+    def _who(self, result: CallResult) -> str:
+        """The name of the function whose exception left no value."""
+        return result.who or f"the {self._function.range.title}"
+
+    def finished(self, first: bool) -> Evaluations:
+        """All rows, entered in the ledger; see `Caller.evaluate`."""
+        made, function = self.rows(), self._function
+        results = [self._results[index] for index in sorted(self._results)]
+        if _left_torch(results).any():
+            raise EvaluationError(f"the {function.range.title} {_NO_GRAPH}", evaluations=made)
+        values = [result.values[:, 0] for result in results if result.values is not None]
+        if first and self._failure is not None and not values:
+            error = self._failure.error
+            assert error is not None  # a failure has an error
+            reason = f"{described(error)}, and raised at each of the {len(made)} first points"
+            raise EvaluationError(
+                f"{self._who(self._failure)} {reason}, of which one is {function.place(self.theta[0])}"
+                f"{self._advice(error)}. Start where it is finite, or correct it",
+                evaluations=made,
+            ) from error
+        if first and function.range.density and len(values) == len(results) > 0:
+            message = not_logarithms(np.concatenate(values), function.range, self.theta[: len(made)])
+            if message:
+                warn_user(message)
+        if self._ledger is not None:
+            self._ledger.end(made)
+        return made
+
+    def _returned(self) -> Evaluations:
+        """As `rows`, without counting the call that stops the run, which has returned no evaluation."""
+        found = self.rows()
+        dropped = sum(int(np.count_nonzero(~result.kept)) for result in self._results.values())
+        return replace(found, n_evaluations=found.n_evaluations - self._caller.cost * dropped)
+
+    def rows(self) -> Evaluations:
+        """The evaluations so far, in the order of the points, without a result that stops the run."""
+        results = dict(self._results)
+        called = self._called_in_vain + sum(len(result.failed) for result in results.values())
+        parts = [results[index] for index in sorted(results)]
+        result = together(parts, self._outputs or 1, self.theta.shape[1])
+        left = _left_torch(parts)
+        if left.any():
+            assert result.gradients is not None  # by torch
+            result = replace(result, gradients=np.where(left[:, None, None], np.nan, result.gradients))
+        spans = (np.arange(index, index + len(results[index].failed)) for index in sorted(results))
+        at = np.concatenate([np.zeros(0, int), *spans])
+        found = rows_of(
+            self._caller, self._points[at], self.theta[at], result, self._function.gradient is not None
         )
-    titles = ("theta", "values", "gradients", "noise_sd")
-    found = tuple(
-        None if x is None else require_numbers(f"evaluations' {title}", x)
-        for title, x in zip(titles, evaluations, strict=False)
-    )
-    if found[0] is not None:
-        _require_points(found[0])
+        return replace(found, n_evaluations=self._caller.cost * called)
+
+
+def _left_torch(parts: Sequence[CallResult]) -> np.ndarray:
+    """Which rows (n,) have no graph although values differ, so that they must depend on theta.
+
+    A constant, whose gradient is zero, is allowed.
+    """
+    alone = [part.values for part in parts if part.values is not None and not part.graph]
+    values = np.concatenate(alone) if alone else np.zeros((0, 1))
+    finite = np.isfinite(values).all(axis=1)
+    found = np.repeat([part.values is not None and not part.graph for part in parts],
+                      [len(part.failed) for part in parts])  # fmt: skip
+    if not finite.any() or not (np.ptp(values[finite], axis=0) > 0.0).any():
+        return np.zeros(len(found), bool)
+    found[found] = finite
     return found
 
 
-def _require_points(theta: np.ndarray) -> None:
-    """ValueError where there are none, or one is not finite."""
-    if not theta.size:
-        raise ValueError(f"evaluations has no points: theta has shape {theta.shape}; leave evaluations out")
-    rows = np.atleast_2d(theta)
-    bad = ~np.isfinite(rows).all(axis=-1)
-    if bad.any():
-        at = int(np.argmax(bad))
-        raise ValueError(f"evaluations' theta[{at}] is {rows[at].tolist()}; it must be finite")
+def rows_of(
+    caller: Caller, points: np.ndarray, theta: np.ndarray, result: CallResult, with_gradients: bool
+) -> Evaluations:
+    """The evaluations of a result at points (n, D), which are theta (n, P), in the coordinates.
+
+    Rows of the result that are not kept are none. ``with_gradients`` is whether there are gradients, NaN in
+    rows without one.
+    """
+    function, kept = caller.function, slice(None) if result.kept.all() else result.kept
+    points, theta, failed = points[kept], theta[kept], result.failed[kept]
+    n, sds, slopes = len(points), result.sds, result.gradients
+    products = tuple(compress(result.by_products, result.kept))
+    assert result.values is not None  # by `together`
+    values = np.where(failed[:, None], function.range.missing, result.values[kept])
+    if not with_gradients:
+        slopes = None
+    elif slopes is None:
+        slopes = np.full((*values.shape, theta.shape[1]), np.nan)
+    else:
+        slopes = np.where(failed[:, None, None], np.nan, slopes[kept])
+    if caller.coordinates is not None and n:
+        values, slopes = _pulled(caller.coordinates, points, values, slopes, function.range.density)
+    if not function.range.outputs:
+        values = values[:, 0]
+        slopes = None if slopes is None else slopes.reshape(n, points.shape[1])
+    if isinstance(function.noise_sd, float):
+        sds = np.full(len(result.failed), np.nan) if sds is None else sds
+        sds = np.where(np.isnan(sds), function.noise_sd, sds)
+    return Evaluations(
+        points,
+        values,
+        slopes,
+        None if sds is None else np.where(failed, np.nan, sds[kept] ** 2),
+        failed,
+        tuple(compress(result.reasons, result.kept)),
+        by_products=products if any(one is not None for one in products) else (),
+        gradient_noise_variance=_gradient_noise(caller, points, theta) if with_gradients else None,
+    )
 
 
-def _sds(noise_sd: Array, n: int) -> np.ndarray | None:
-    if noise_sd is None:
+def _pulled(
+    coordinates: Coordinates, points: np.ndarray, values: np.ndarray, slopes: np.ndarray | None, density: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Values (n, o) and gradients (n, o, D) in the coordinates, with the log Jacobian for a log density."""
+    if slopes is not None:
+        pulled = [coordinates.pull_gradients(points, slopes[:, o]) for o in range(values.shape[1])]
+        slopes = np.stack(pulled, axis=1)
+    if not density:
+        return values, slopes
+    if slopes is not None:
+        slopes = slopes + coordinates.log_jacobian_gradient(points)[:, None, :]
+    return values + coordinates.log_jacobian(points)[:, None], slopes
+
+
+def _gradient_noise(caller: Caller, points: np.ndarray, theta: np.ndarray) -> np.ndarray | None:
+    """The noise variance of the rows' gradients, (n, D): each coordinate depends on one parameter."""
+    if caller.function.gradient_noise_sd is None:
         return None
-    sds = np.asarray(noise_sd, float)
-    if sds.shape not in ((), (n,)):
-        raise ValueError(f"noise_sd has shape {sds.shape}; it must be a number or {(n,)}")
-    if not (sds > 0.0).all():
-        raise ValueError("noise_sd has entries that are not positive; give None where there is no noise")
-    return np.broadcast_to(sds, (n,))
+    sds = np.broadcast_to(caller.function.gradient_noise_sd, theta.shape)
+    if caller.coordinates is not None and len(sds):
+        sds = caller.coordinates.pull_gradients(points, sds)
+    return np.square(sds)

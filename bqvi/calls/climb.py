@@ -17,9 +17,8 @@ from typing import Protocol
 import numpy as np
 import scipy.optimize
 
-from bqvi.calls.account import AsksError
-from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.settings import CLIMB
+from bqvi.calls.table import AsksError, Evaluations
 
 
 class Evaluating(Protocol):

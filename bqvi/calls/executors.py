@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls.call import CallResult, no_values
 from bqvi.calls.faults import EvaluationError, LostError
+from bqvi.calls.returned import CallResult, no_values
 from bqvi.calls.run import Run
 from gp.imports import needing
 
@@ -126,7 +126,7 @@ def collect(call: Callable[[np.ndarray], CallResult], points: np.ndarray, run: R
     """
     executor: Any = run.executor
     rows = list(points)
-    if executor is None and (run.n_jobs == 1 or len(rows) == 1):
+    if executor is None and len(rows) == 1:
         for i, row in enumerate(rows):
             enter(i, call(row))
         return

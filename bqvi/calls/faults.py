@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.table import Evaluations
 
 
 def message_of(error: BaseException) -> str:

@@ -167,9 +167,13 @@ class Function:
         """Whether values are logarithms, for which -inf is allowed."""
         return self.range.logarithmic
 
-    def converted(self, points: np.ndarray) -> Array:
-        """The points (n, P) as they are passed to the user's function; a copy, which it may change."""
+    def many(self, points: np.ndarray) -> Array:
+        """The points (n, P) in the user's kind of array; a copy, which the user's function may change."""
         return as_like(points, self.like) if is_torch(self.like) else points.copy()
+
+    def given(self, points: np.ndarray) -> Array:
+        """The points (n, P) as `value` takes them, or the first of them alone."""
+        return self.many(points) if self.vectorised else self.many(points)[0]
 
     def place(self, point: np.ndarray) -> str:
         """The text by which messages name a point (P,)."""

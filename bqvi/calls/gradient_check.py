@@ -16,10 +16,10 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import bdtr
 
-from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.faults import EvaluationError
 from bqvi.calls.function import AUTODIFF, Function
 from bqvi.calls.settings import CHECK
+from bqvi.calls.table import Evaluations
 from gp.linalg import least_squares
 
 CONTRADICTED = "the gradient was left out, as all other evaluations contradict it"

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls.account import Ledger
 from bqvi.calls.caller import Caller
 from bqvi.calls.faults import EvaluationError
 from bqvi.calls.function import Function
 from bqvi.calls.run import Executor, Run
+from bqvi.calls.table import Ledger
 from bqvi.calls.target_model import TargetModel
 from gp.testing import require, require_close
 

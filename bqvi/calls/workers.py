@@ -6,11 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from bqvi.calls.account import Ledger
-from bqvi.calls.assembly import CallBatch
-from bqvi.calls.call import Call, CallResult
-from bqvi.calls.caller import Caller
+from bqvi.calls.caller import Call, CallBatch, Caller
 from bqvi.calls.executors import CallsUnderWay
+from bqvi.calls.returned import CallResult
+from bqvi.calls.table import Ledger
 
 
 class Workers:
@@ -50,8 +49,7 @@ class Workers:
         self._calls.end(partial(self._enter, ledger), wait)
 
     def _enter(self, ledger: Ledger, place: tuple[np.ndarray, np.ndarray], result: CallResult) -> None:
-        function, coordinates = self._caller.function, self._caller.coordinates
         point, row = place
-        batch = CallBatch(function, coordinates, point[None], row[None], ledger)
+        batch = CallBatch(self._caller, point[None], row[None], ledger)
         batch.enter(0, result)
         batch.finished(first=False)

@@ -13,8 +13,8 @@ import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations
 from bqvi.calls.cliffs import below_a_cliff
-from bqvi.calls.evaluations import Products, joined_products
 from bqvi.calls.faults import raised
+from bqvi.calls.table import Products, joined_products
 from bqvi.gradients.whitened import WhitenedFrame
 
 _GROWS: dict[str, Any] = {"grows": True}

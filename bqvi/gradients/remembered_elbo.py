@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import gammaincc
 
-from bqvi.calls.evaluations import understated_noise
+from bqvi.calls.returned import understated_noise
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE

@@ -19,8 +19,8 @@ import numpy as np
 from acquisition.minibatch import Balanced, Features, Reshuffled, Strategy, Uniform
 from bqvi.arguments import instead
 from bqvi.calls import Run, make_coordinates
-from bqvi.calls.caller import Caller, evaluation_arrays
-from bqvi.calls.selection import selected
+from bqvi.calls.caller import Caller
+from bqvi.calls.given import evaluation_arrays, given, selected
 from bqvi.calls.target_model import box_around
 from bqvi.gradients import (
     BayesianQuadrature,
@@ -432,7 +432,7 @@ def with_known(model: LogJoint, state: LoopState, evaluations: object, budget: i
             f"evaluations has theta of shape {shape}; it must be (n, {model.dimension}), of the "
             "parameters of the log joint"
         )
-    rows = caller_of(model).given(*arrays)
+    rows = given(caller_of(model), *arrays)
     rows = selected(rows if model.differentiable else replace(rows, gradients=None), budget)
     spent = state.step_evaluations + len(rows)
     return replace(state, memory=state.memory.with_evaluations(rows), step_evaluations=spent)

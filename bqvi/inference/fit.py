@@ -114,7 +114,7 @@ def fit(
     evaluations : for estimators that keep evaluations, of a `LogJoint`: (theta (n, P), values (n,)) made
         before, then gradients (n, P) if the `LogJoint` has any; the noise of values is its ``noise_sd``. They
         count in the budget, and replace the design of the first step. Of thousands some hundreds are used
-        (`calls.selection`), and only these count
+        (`calls.given`), and only these count
     seed : an integer or a generator; the same seed gives the same result
     resume : a `Fit`, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same model, data and choices, to the result of an uninterrupted run. Evaluations of a

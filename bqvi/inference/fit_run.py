@@ -25,9 +25,9 @@ from bqvi.calls import (
     Unfinished,
 )
 from bqvi.calls.cliffs import nothing_above
-from bqvi.calls.evaluations import matched
 from bqvi.calls.function import AUTODIFF
 from bqvi.calls.gradient_check import require_consistent
+from bqvi.calls.table import matched
 from bqvi.families import GaussianMixture
 from bqvi.gradients import RememberingEstimator
 from bqvi.gradients.evaluations import caller_of, differentiable, evaluate

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bqvi.calls.evaluations import unstated_noise
 from bqvi.calls.faults import exceptions_warning
 from bqvi.calls.function import named_point
 from bqvi.calls.gradient_check import gradient_warnings, left_out
+from bqvi.calls.returned import unstated_noise
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.inference import flat
 from bqvi.inference.monitor import is_of_one_function, log_base_measure

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Budget, Evaluations, Ledger
-from bqvi.calls.evaluations import joined_rows, matched
-from bqvi.calls.selection import selected
+from bqvi.calls.given import selected, told
+from bqvi.calls.table import joined_rows, matched
 from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import (
     Judgement,
@@ -445,7 +445,7 @@ def with_known(problem: IntegrationProblem, arrays: tuple[Any, ...]) -> Integrat
         raise ValueError(
             f"evaluations' x[{i}] is {x[i].tolist()}, where the measure has no density; leave it out"
         )
-    made = problem.integrand.received(x, *arrays[1:])
+    made = told(problem.integrand, x, *arrays[1:])
     logarithmic = problem.integrand.function.logarithmic
     if logarithmic:
         density = density + made.values.reshape(len(x), -1)[:, 0]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Budget, Evaluations, Ledger
-from bqvi.calls.call import log_weights
 from bqvi.calls.faults import Failures
 from bqvi.calls.gradient_check import left_out, require_consistent
+from bqvi.calls.returned import log_weights
 from bqvi.importance import effective_size, normalised
 from bqvi.quadrature import bayesian
 from bqvi.quadrature.bayesian import number

@@ -15,7 +15,7 @@ import numpy as np
 from acquisition.pointwise import Criterion
 from bqvi.arguments import Above, Apart, AtLeast, Beside, Such, of, one_of
 from bqvi.calls import HERE, USUAL, Caller, Design, Function, Range, Run, TargetModel
-from bqvi.calls.caller import evaluation_arrays
+from bqvi.calls.given import evaluation_arrays
 from bqvi.calls.target_model import CALLED, require_alone
 from bqvi.quadrature import bayesian_run, sampling
 from bqvi.quadrature.bayesian import standardised, with_known
@@ -125,7 +125,7 @@ def integrate(
     replicates : the number of blocks of the sequence of 'qmc' whose spread is its standard deviation.
     evaluations : (x (n, D), values (n,) or (n, o)) made before, as f returns them, then gradients, None if
         there are none, and noise sds (n,), by default those of ``noise_sd``. They count in the budget, and
-        are nodes beside the initial design. Of thousands some hundreds are used (`calls.selection`).
+        are nodes beside the initial design. Of thousands some hundreds are used (`calls.given`).
     seed : an integer or a generator; the same seed gives the same result.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same f, measure and choices. For 'bq' and 'wsabi' the budget may be larger.

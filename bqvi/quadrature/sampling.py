@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
-from bqvi.calls.call import log_weights
-from bqvi.calls.evaluations import matched
 from bqvi.calls.faults import NONE_FAILED, Failures
+from bqvi.calls.returned import log_weights
+from bqvi.calls.table import matched
 from bqvi.importance import effective_size, normalised
 from bqvi.quadrature.bayesian_run import DOOR, scaled
 from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_failures

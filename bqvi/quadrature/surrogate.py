@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls.evaluations import understated_noise
+from bqvi.calls.returned import understated_noise
 from bqvi.quadrature.charts import MeasureChart
 from bqvi.quadrature.families import Gram, KernelFamily
 from bqvi.quadrature.settings import ROUGHLY, SEARCH, Effort

@@ -25,7 +25,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from bqvi.calls import HERE, Run
-from bqvi.calls.evaluations import matched
+from bqvi.calls.given import told
+from bqvi.calls.table import matched
 from bqvi.calls.workers import Workers
 from bqvi.runs.checkpoint import require_unused
 from bqvi.runs.engine import Asked, Engine
@@ -313,7 +314,7 @@ class Steps(Generic[_S, _R]):
                 f"theta[{i}] is {theta[i].tolist()}, which was never asked for, or has a value already: tell "
                 f"the points that ask() gave, to the last digit; {len(pending)} of them have no value yet"
             )
-        made = engine.caller.received(pending[rows], values, gradients, noise_sd)
+        made = told(engine.caller, pending[rows], values, gradients, noise_sd)
         reached = engine.with_evaluations(self.state, made)
         self._returned(made.points)
         self._held = (reached, False)

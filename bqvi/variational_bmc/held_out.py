@@ -1,6 +1,6 @@
 """A check of the surrogate by evaluations that the user gave and that were not used.
 
-Of thousands of evaluations some hundreds are used (:mod:`bqvi.calls.selection`). At some of the others, none
+Of thousands of evaluations some hundreds are used (:mod:`bqvi.calls.given`). At some of the others, none
 far below the highest, with values f_i and predictions N(m_i, v_i) of the surrogate,
 
     z_i = (f_i - m_i) / sqrt(v_i + s_i^2),

@@ -26,10 +26,9 @@ from bqvi.calls import (
     make_coordinates,
 )
 from bqvi.calls.bounds import Bound
-from bqvi.calls.caller import evaluation_arrays
 from bqvi.calls.function import CHEAP_MODEL
+from bqvi.calls.given import evaluation_arrays, given, held_out, selected
 from bqvi.calls.parameters import VectorLayout, in_order
-from bqvi.calls.selection import held_out, selected
 from bqvi.calls.target_model import box_around, require_alone
 from bqvi.priors import BOUNDS, posed
 from bqvi.records import named
@@ -100,7 +99,7 @@ def vbmc(
     periodic : names, indices or booleans of periodic parameters, whose period is upper - lower.
     evaluations : (theta (n, P), values (n,)) made before, then gradients (n, P), None if there are none, and
         noise sds (n,), by default those of ``noise_sd``. They count in the budget and replace the first
-        design. Of thousands some hundreds are used (`calls.selection`), and only these count; at most 200 of
+        design. Of thousands some hundreds are used (`calls.given`), and only these count; at most 200 of
         the others are predicted at the end (``result.held_out``).
     design : where the log joint is evaluated (`bqvi.Design`): the sizes of the first design and of a step,
         the criterion for the next points, and a cheap model on which the run begins.
@@ -284,7 +283,7 @@ def _given(target: Caller, evaluations: Any, budget: int) -> tuple[Evaluations, 
     """The evaluations that are given and used, and those that are held out or None."""
     if evaluations is None:
         return Evaluations.none(target.dimension), None
-    known = target.given(*evaluations)
+    known = given(target, *evaluations)
     made = selected(known, budget, target.noise_unknown)
     return made, held_out(known, made, target.noise_unknown)
 

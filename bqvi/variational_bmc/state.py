@@ -13,7 +13,7 @@ import numpy as np
 
 from bqvi.calls import Evaluations
 from bqvi.calls.coordinates import Coordinates
-from bqvi.calls.evaluations import matched
+from bqvi.calls.table import matched
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.exploration import UNEXPLORED, Explored
 from bqvi.variational_bmc.frame import Frame

@@ -12,7 +12,7 @@ import numpy as np
 
 from bqvi.calls import require_good
 from bqvi.calls.cliffs import nothing_above
-from bqvi.calls.evaluations import unstated_noise
+from bqvi.calls.returned import unstated_noise
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Trace
 from bqvi.variational_bmc.diagnostics import about_width, advice, contradicted, returns_density

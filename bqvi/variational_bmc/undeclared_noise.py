@@ -19,7 +19,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from bqvi.calls import Evaluations
-from bqvi.calls.evaluations import understated_noise
+from bqvi.calls.returned import understated_noise
 from bqvi.variational_bmc.settings import FITTING, NOISE
 from bqvi.variational_bmc.surrogate import Surrogate, fit
 

@@ -19,6 +19,7 @@ from bqvi.calls import (
     make_coordinates,
     require_good,
 )
+from bqvi.calls.given import given
 
 
 def box(**more):
@@ -283,11 +284,11 @@ def test_evaluations_made_before():
     made = target(density, box(), gradient=density_gradient)
     theta = made.coordinates.to_user(POINTS)
     fresh = made.evaluate(POINTS)
-    given = made.given(theta, [density(t) for t in theta], [density_gradient(t) for t in theta])
-    np.testing.assert_allclose(given.points, fresh.points, atol=1e-12)
-    np.testing.assert_allclose(given.values, fresh.values, rtol=1e-12)
-    np.testing.assert_allclose(given.gradients, fresh.gradients, rtol=1e-9)
-    both = fresh[:2].joined(made.given(theta[2:], [-np.inf] * 4))
+    known = given(made, theta, [density(t) for t in theta], [density_gradient(t) for t in theta])
+    np.testing.assert_allclose(known.points, fresh.points, atol=1e-12)
+    np.testing.assert_allclose(known.values, fresh.values, rtol=1e-12)
+    np.testing.assert_allclose(known.gradients, fresh.gradients, rtol=1e-9)
+    both = fresh[:2].joined(given(made, theta[2:], [-np.inf] * 4))
     assert both.failed.tolist() == [False] * 2 + [True] * 4
     assert np.isnan(both.gradients[2:]).all()
     assert len(Evaluations.none(2).joined(fresh)) == 6
@@ -308,7 +309,7 @@ def test_evaluations_made_before():
 )
 def test_bad_evaluations_made_before(arguments, message):
     with pytest.raises(ValueError, match=message):
-        target(density, box()).given(*arguments)
+        given(target(density, box()), *arguments)
 
 
 @pytest.mark.parametrize(

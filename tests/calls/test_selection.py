@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.calls.evaluations import Evaluations
-from bqvi.calls.selection import JITTER, SELECTION, selected
+from bqvi.calls.given import JITTER, SELECTION, selected
+from bqvi.calls.table import Evaluations
 from bqvi.models import LogJoint
 from gp.measures import Gaussian
 

@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bqvi
-from bqvi.calls.evaluations import Evaluations
 from bqvi.calls.laplace_search import LaplaceSearch
 from bqvi.calls.settings import LAPLACE
+from bqvi.calls.table import Evaluations
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.inference import fit_run
 from bqvi.models import LogJoint

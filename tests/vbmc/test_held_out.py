@@ -7,7 +7,7 @@ import pytest
 
 import bqvi
 from bqvi.calls import selection
-from bqvi.calls.evaluations import Evaluations
+from bqvi.calls.table import Evaluations
 from bqvi.variational_bmc.held_out import HeldOut
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
