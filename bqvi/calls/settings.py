@@ -94,7 +94,7 @@ class DensitySettings:
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """The choice of the evaluations that a run begins with (:mod:`selection`)."""
+    """The choice of the evaluations that a run begins with (:mod:`given`)."""
 
     rows: int = 500
     """The largest number of rows."""
