@@ -3,11 +3,12 @@
 With alpha_t the filtered state (any multiple of p(z_t | x_1..t)), A the transitions and b_t the likelihoods
 p(x_t | z_t), each relative to its largest,
 
-    pred_t+1 = A^T alpha_t,                  alpha_t+1 = pred_t+1 * b_t+1                    (forward)
-    w_t+1 = gamma_t+1 / pred_t+1,            gamma_t = alpha_t * (A w_t+1)                   (backward)
+    pred_t+1 = A^T alpha_t,        alpha_t+1 = b_t+1 * pred_t+1                              (forward)
+    gamma_t = alpha_t * A w_t+1,   w_t = b_t * A w_t+1                                       (backward)
 
-gamma_t is p(z_t | x) without further normalisation; the expected transitions are A * sum_t alpha_t w_t+1^T,
-one matrix product. Rows of A need not sum to one: in variational inference A is exp(E[ln A]).
+which is one recursion in both directions. With A w_t+1 at the end of a sequence 1 / sum alpha, gamma_t is
+p(z_t | x) without further normalisation; the expected transitions are A * sum_t alpha_t w_t+1^T, one matrix
+product. Rows of A need not sum to one: in variational inference A is exp(E[ln A]).
 
 Sequences are cut into pieces (`sequences.SequenceLayout`). All pieces are first run forward from a guess of
 their initial state. A piece whose guess differs from the end of the previous piece is then run again, until
@@ -24,6 +25,7 @@ in logarithms (`InLogarithms`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -84,15 +86,16 @@ def smooth(
     """
     scratch = {} if scratch is None else scratch
     pi, a = (np.exp(np.maximum(x, FLOOR)) for x in (chain.initial, chain.transitions))
-    forward = _Forward(pi, a, relative, layout, scratch)
+    forward = _Messages(np.ascontiguousarray(a.T), pi, relative, layout, scratch)
     forward.run()
-    backward = _Backward(a, forward, layout, scratch)
+    backward = _Messages(a, np.ones(len(pi)), relative, layout, scratch, forward)
     backward.run()
-    w = backward.w if weights is None else backward.w * weights
-    pairs = np.matmul(forward.alpha[:-1], w[1:].transpose(0, 2, 1)).sum(axis=0)
+    w = backward.x if weights is None else backward.x * weights
+    pairs = np.matmul(forward.x[:-1], w[1:].transpose(0, 2, 1)).sum(axis=0)
     later, begins = layout.previous >= 0, layout.previous < 0
-    pairs = a * (pairs + forward.ends[:, layout.previous[later]] @ w[0][:, later].T)
-    gamma = backward.gamma
+    ends = forward.ends / forward.total
+    pairs = a * (pairs + ends[:, layout.previous[later]] @ w[0][:, later].T)
+    gamma = np.multiply(forward.x, backward.y, out=backward.y)
     floored = float(pairs[chain.transitions < FLOOR].sum())
     floored += float(gamma[0][:, begins][chain.initial < FLOOR].sum())
     if floored > TOLERANCE:
@@ -100,7 +103,7 @@ def smooth(
     # an entry at the floor is visited in proportion to its own probability
     gamma[0][:, begins] *= np.exp(np.minimum(chain.initial - FLOOR, 0.0))[:, None]
     pairs *= np.exp(np.minimum(chain.transitions - FLOOR, 0.0))
-    return SmoothedStates(gamma, pairs, forward.log_evidence)
+    return SmoothedStates(gamma, pairs, np.log(forward.scale).sum(axis=0) + np.log(forward.total))
 
 
 def _zeros(scratch: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -115,181 +118,118 @@ def _differs(now: np.ndarray, before: np.ndarray) -> np.ndarray:
     return np.flatnonzero((np.abs(now - before) > _SAME * now).any(axis=0))
 
 
-class _Forward:
-    """alpha, pred (c, K, C) and the logarithms of what alpha was divided by."""
+class _Messages:
+    """x_t = b_t * y_t, y_t = M x of the time before, in either direction, each (c, K, C).
+
+    Forwards M is A^T, x is alpha and y pred; backwards M is A, x is w and y is gamma / alpha. Backwards x is
+    divided by what it was divided by forwards, so that the sum of alpha y over states, 1 where a piece ends,
+    is 1 at all times.
+
+    Parameters
+    ----------
+    matrix : M. outer : y where a sequence begins, (K,). b : the relative likelihoods.
+    layout, scratch : as of `smooth`. forward : the messages forwards, for those backwards.
+    """
 
     def __init__(
         self,
-        initial: np.ndarray,
-        a: np.ndarray,
+        matrix: np.ndarray,
+        outer: np.ndarray,
         b: np.ndarray,
         layout: SequenceLayout,
         scratch: dict[str, np.ndarray],
+        forward: _Messages | None = None,
     ) -> None:
-        self.moved = np.ascontiguousarray(a.T)
-        self.initial, self.b, self.layout = initial, b, layout
-        self.alpha, self.pred = (_zeros(scratch, name, b.shape) for name in ("alpha", "pred"))
-        self.log_scale = np.zeros((len(b), b.shape[2]))
-        self.entered = np.full(b.shape[1:], 1.0 / b.shape[1])
-        self.entered[:, layout.previous < 0] = 0.0
+        self.matrix, self.b, self.layout, self.forward = matrix, b, layout, forward
+        backwards = forward is not None
+        self.times = range(len(b))[:: -1 if backwards else 1]
+        self.begin, self.end = (layout.lengths - 1, 0 * layout.lengths)[:: 1 if backwards else -1]
+        self.before = layout.following if backwards else layout.previous
+        self.x = _zeros(scratch, "w" if backwards else "alpha", b.shape)
+        self.y: Any = _zeros(scratch, "gamma", b.shape) if backwards else [np.empty(b.shape[1:])] * len(b)
+        own = np.ones((1 + len(b) // _EVERY, b.shape[2]))
+        self.scale: np.ndarray = own if forward is None else forward.scale
+        # a guess where another piece comes before
+        self.entering = np.where(self.before < 0, outer[:, None], matrix.sum(axis=1)[:, None])
 
     def run(self) -> None:
-        """Run the pieces until the initial state of each is the end of the piece before."""
-        layout, later = self.layout, self.layout.previous >= 0
+        """Run the pieces until each begins where the piece before ends.
+
+        ``ends`` are then x where pieces end, (K, C), and ``total`` their sums.
+        """
         self._run_all(first=True)
         while True:
-            ends = self.alpha[layout.lengths - 1, :, np.arange(len(layout.lengths))].T
-            self.end_sums = ends.sum(axis=0)
-            self.ends = ends / self.end_sums
-            entering = np.where(later, self.ends[:, layout.previous], 0.0)
-            changed = _differs(entering, self.entered)
+            self.ends = self.x[self.end, :, np.arange(len(self.end))].T
+            self.total = self.ends.sum(axis=0)
+            moved = (self.matrix @ (self.ends / self.total))[:, self.before]
+            entering = np.where(self.before < 0, self.entering, moved)
+            changed = _differs(entering, self.entering)
             if not len(changed):
                 break
-            self.entered[:, changed] = entering[:, changed]
-            few = len(changed) < _SIDE_BY_SIDE * len(later)
+            self.entering[:, changed] = entering[:, changed]
+            few = len(changed) < _SIDE_BY_SIDE * len(self.end)
             self._run_again(*((changed, 0) if few else self._run_all(first=False)))
 
-    @property
-    def log_evidence(self) -> np.ndarray:
-        """(C,)."""
-        return self.log_scale.sum(axis=0) + np.log(self.end_sums)
-
-    def _start(self, pieces: np.ndarray | slice) -> np.ndarray:
-        start: np.ndarray = self.moved @ self.entered[:, pieces]
-        start[:, self.layout.previous[pieces] < 0] = self.initial[:, None]
-        return start
+    def _start(self) -> np.ndarray:
+        """y where pieces begin, (K, C)."""
+        if self.forward is None:
+            return self.entering
+        return np.asarray(self.entering / (self.forward.ends * self.entering).sum(axis=0))
 
     def _run_all(self, first: bool) -> tuple[np.ndarray, int]:
         """Run all pieces from their starts; unless it is the ``first`` run, while most differ from before.
 
-        Return those that still differ, and the time. Slices are several times faster than chosen columns.
+        Return those that still differ, and the number of times done. Slices are several times faster than
+        chosen columns.
         """
-        alpha, pred, b, running = self.alpha, self.pred, self.b, self.layout.running
-        pred[0] = self._start(slice(None))
-        np.multiply(pred[0], b[0], out=alpha[0])
+        start, running, pieces = self._start(), self.layout.running.tolist(), len(self.end)
         # iterating over tables takes half as long as indexing them, which counts where pieces are few
-        rows = zip(alpha[:-1], pred[1:], alpha[1:], b[1:], running[1:].tolist(), strict=False)
-        for t, (before, now, here, likelihood, n) in enumerate(rows, start=1):
-            if n < alpha.shape[2]:
-                before, now, here, likelihood = (x[:, :n] for x in (before, now, here, likelihood))
-            np.matmul(self.moved, before, out=now)
+        x, y, b = list(self.x), list(self.y), list(self.b)
+        before, older, last = x[0], 0, None
+        for done, t in enumerate(self.times):
+            n, here, moved, likelihood = running[t], x[t], y[t], b[t]
+            older = min(older, n)  # these have begun
+            if older == pieces:
+                np.matmul(self.matrix, before, out=moved)
+            else:
+                here, moved, likelihood = here[:, :n], moved[:, :n], likelihood[:, :n]
+                np.matmul(self.matrix, before[:, :older], out=moved[:, :older])
+                moved[:, older:] = start[:, older:n]
             if t % _EVERY:
-                np.multiply(now, likelihood, out=here)
-                continue
-            last = None if first else here.copy()
-            np.multiply(now, likelihood, out=here)
-            total = here.sum(axis=0)
-            here /= total
-            np.log(total, out=self.log_scale[t, :n])
-            if last is not None and len(differs := _differs(here, last)) < _SIDE_BY_SIDE * n:
-                return differs, t
+                np.multiply(moved, likelihood, out=here)
+            else:
+                # of pieces that have yet to begin nothing is known
+                last = None if first or n < pieces > older else here.copy()
+                np.multiply(moved, likelihood, out=here)
+                self._divide(here, t, slice(n))
+                if last is not None and len(differs := _differs(here, last)) < _SIDE_BY_SIDE * n:
+                    return differs, done + 1
+            before, older = here, n
         return np.empty(0, np.intp), len(b)
 
-    def _run_again(self, pieces: np.ndarray, done: int) -> None:
-        """Run chosen pieces from the step after ``done``, until each agrees with the run before."""
-        lengths = self.layout.lengths
-        if not len(pieces):
-            return
-        now = self._start(pieces)
-        here = self.alpha[done][:, pieces]
-        for t in range(done + 1 if done else 0, len(self.b)):
-            if t > 0:
-                pieces = pieces[: np.searchsorted(-lengths[pieces], -t)]  # pieces longer than t
-                if not len(pieces):
-                    return
-                now = self.moved @ here[:, : len(pieces)]
-            here = now * self.b[t][:, pieces]
-            self.pred[t][:, pieces] = now
-            if t % _EVERY == 0 and t > 0:
-                total = here.sum(axis=0)
-                here /= total
-                self.log_scale[t, pieces] = np.log(total)
-                differs = _differs(here, self.alpha[t][:, pieces])
-                self.alpha[t][:, pieces] = here
-                pieces, here = pieces[differs], here[:, differs]
-            else:
-                self.alpha[t][:, pieces] = here
-
-
-class _Backward:
-    """gamma and w, (c, K, C)."""
-
-    def __init__(
-        self, a: np.ndarray, forward: _Forward, layout: SequenceLayout, scratch: dict[str, np.ndarray]
-    ) -> None:
-        self.a, self.forward, self.layout = a, forward, layout
-        self.gamma, self.w = (_zeros(scratch, name, forward.alpha.shape) for name in ("gamma", "w"))
-        self.message = np.ones(forward.alpha.shape[1:])
-
-    def run(self) -> None:
-        """Run the pieces until the last state of each agrees with the start of the piece after."""
-        goes_on = self.layout.following >= 0
-        self._run_all(first=True)
-        while True:
-            leaving = np.where(goes_on, (self.a @ self.w[0])[:, self.layout.following], 1.0)
-            changed = _differs(leaving, self.message)
-            if not len(changed):
-                break
-            self.message[:, changed] = leaving[:, changed]
-            few = len(changed) < _SIDE_BY_SIDE * len(goes_on)
-            self._run_again(*((changed, len(self.w)) if few else self._run_all(first=False)))
-
-    def _last(self, pieces: np.ndarray | slice) -> np.ndarray:
-        """gamma at the ends of ``pieces``."""
-        last = self.forward.ends[:, pieces] * self.message[:, pieces]
-        return np.asarray(last / last.sum(axis=0))
-
-    def _run_all(self, first: bool) -> tuple[np.ndarray, int]:
-        """Run all pieces backwards; unless it is the ``first`` run, while most differ from before.
-
-        Return those that still differ, and the time.
-        """
-        alpha, pred, gamma, w = map(list, (self.forward.alpha, self.forward.pred, self.gamma, self.w))
-        running, pieces = self.layout.running.tolist(), len(self.message[0])
-        for t in range(len(alpha) - 1, -1, -1):
-            n, older, here = running[t], running[t + 1], gamma[t]
-            check = not first and t % _EVERY == 0 and n == pieces and older > 0.5 * n
-            last = here.copy() if check else None
-            if older == pieces:
-                np.matmul(self.a, w[t + 1], out=here)
-                np.multiply(here, alpha[t], out=here)
-                np.divide(here, pred[t], out=w[t])
-            else:
-                if older:
-                    np.matmul(self.a, w[t + 1][:, :older], out=here[:, :older])
-                    here[:, :older] *= alpha[t][:, :older]
-                if n > older:
-                    here[:, older:n] = self._last(slice(older, n))
-                np.divide(here[:, :n], pred[t][:, :n], out=w[t][:, :n])
-            if last is not None and len(differs := _differs(here, last)) < _SIDE_BY_SIDE * n:
-                return differs, t
-        return np.empty(0, np.intp), 0
+    def _divide(self, here: np.ndarray, t: int, pieces: np.ndarray | slice) -> None:
+        """Divide x at ``t`` (K, n) by its sum, or by that of alpha."""
+        if self.forward is None:
+            self.scale[t // _EVERY, pieces] = here.sum(axis=0)
+        here /= self.scale[t // _EVERY, pieces]
 
     def _run_again(self, pieces: np.ndarray, done: int) -> None:
-        """Run chosen pieces back from the step before ``done``, until each agrees with the run before."""
-        alpha, pred = self.forward.alpha, self.forward.pred
-        lengths = self.layout.lengths
-        if not len(pieces):
-            return
-        last = self._last(pieces)
-        open_ = np.ones(len(pieces), bool)
-        for t in range(min(int(lengths[pieces[0]]), done) - 1, -1, -1):
-            older = np.searchsorted(-lengths[pieces], -(t + 1))  # number of pieces longer than t + 1
-            n = np.searchsorted(-lengths[pieces], -t)
-            use = np.flatnonzero(open_[:n])
-            if not len(use):
+        """Run chosen ``pieces`` from the time after those ``done``, until each agrees with the run before."""
+        start, lengths, times = self._start(), self.layout.lengths[pieces], self.times
+        runs = np.ones(len(pieces), bool)
+        for i in range(done, len(times)):
+            t, chosen = times[i], np.flatnonzero(runs & (lengths > times[i]))
+            if not len(chosen):
                 continue
-            chosen = pieces[use]
-            here = alpha[t][:, chosen] * (self.a @ self.w[t + 1][:, chosen]) if older else np.empty(0)
-            if n > older:
-                fresh = use >= older
-                here = last[:, use] if not older else np.where(fresh, last[:, use], here)
+            use = pieces[chosen]
+            fresh = self.begin[use] == t
+            moved = np.where(fresh, start[:, use], self.matrix @ self.x[times[i - 1]][:, use])
+            here = moved * self.b[t][:, use]
             if t % _EVERY == 0:
-                before = self.gamma[t][:, chosen]
-                settled = (np.abs(here - before) <= _SAME * before).all(axis=0)
-                open_[use[settled & (use < older)]] = False
-            self.gamma[t][:, chosen] = here
-            self.w[t][:, chosen] = here / pred[t][:, chosen]
+                self._divide(here, t, use)
+                agree = (np.abs(here - self.x[t][:, use]) <= _SAME * here).all(axis=0)
+                runs[chosen[agree & ~fresh]] = False
+            self.y[t][:, use], self.x[t][:, use] = moved, here
 
 
 class InLogarithms:
