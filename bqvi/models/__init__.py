@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bqvi.models.emissions import (
         CategoricalEmissions,
         ComponentEmissions,
-        PoissonEmissions,
         gaussian_emissions,
+        poisson_emissions,
     )
     from bqvi.models.factor_analysis import FactorAnalysis, MixtureOfFactorAnalysers
     from bqvi.models.gaussian_mixture import (
@@ -51,8 +51,8 @@ __all__ = [
     "GaussianLikelihood", "GaussianMixture", "HiddenMarkovModel", "LatentDirichletAllocation",
     "LinearRegression", "LocalStep", "LogJoint", "LogJointModel", "LogisticRegression", "Marginal", "Mixture",
     "MixtureOfExperts", "MixtureOfFactorAnalysers", "Multinomial", "MultinomialMixture", "NetworkExperts",
-    "PoissonEmissions", "ProbabilisticLatentSemanticAnalysis", "RegressionPrior", "Sequences",
+    "ProbabilisticLatentSemanticAnalysis", "RegressionPrior", "Sequences",
     "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightNetwork", "WeightPrior",
     "bernoulli", "categorical", "component_estimates", "elbo", "exponential", "gaussian_components",
-    "gaussian_emissions", "latent_semantic_analysis", "poisson",
+    "gaussian_emissions", "latent_semantic_analysis", "poisson", "poisson_emissions",
 ]  # fmt: skip

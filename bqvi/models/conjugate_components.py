@@ -36,7 +36,6 @@ from bqvi.models.data import (
     Data,
     has_missing,
     log_factorials,
-    n_rows,
     require_counts,
     require_observed_columns,
     spread,
@@ -44,7 +43,7 @@ from bqvi.models.data import (
 from bqvi.models.mixture import AffineLogJoint, lifted
 from bqvi.models.normal_components import require_table
 from gp.arrays import Array, to_numpy
-from gp.checks import require_above, require_integer
+from gp.checks import positive_vector, require_above, require_integer, require_positive
 
 _LEAST = -1e30
 """The value of an expected statistic of minus infinity, so that its product with 0 is 0."""
@@ -56,7 +55,8 @@ class ConjugateComponents(Components):
 
     Parameters
     ----------
-    component_prior : of one component's parameters, a family; or a function of the data (N, D) to one
+    component_prior : of one component's parameters, a family; or a function to one, of the data (N, D) and
+        their weights (N,), None for ones
     statistics_of : T, a function of rows (N, D) to a tuple of arrays (N, ...), each beside a natural
         parameter of the prior
     log_base_measure_of : ln h, a function of rows (N, D): (N,)
@@ -75,11 +75,11 @@ class ConjugateComponents(Components):
     by_column: bool = False
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
-        """With a prior that is a function of the data settled: of the rows, whatever their weights."""
+        """With a prior that is a function of ``data`` settled; ``weights`` (N,) of the rows."""
         require_observed_columns(data)
         if not callable(self.component_prior):
             return self
-        return replace(self, component_prior=self.component_prior(data))
+        return replace(self, component_prior=self.component_prior(data, weights))
 
     def check(self, data: Data) -> np.ndarray:
         """(N, D), finite (or NaN), as float64, and T of a row beside the prior's natural parameters."""
@@ -189,17 +189,16 @@ def _require_each(x: np.ndarray, fits: np.ndarray, what: str) -> None:
         raise ValueError(f"data is {x[row, column]:g} in row {row}, column {column}; {what}")
 
 
-def poisson(shape: float = 1.0, rate: float | None = None) -> ConjugateComponents:
+def poisson(shape: float = 1.0, rate: float | np.ndarray | None = None) -> ConjugateComponents:
     """Independent Poisson counts in each column, rates ~ Gamma(shape, rate); data whole, not negative.
 
     Parameters
     ----------
     shape : > 0
-    rate : > 0; default ``shape`` over the column's mean
+    rate : > 0, a number or (D,); default ``shape`` over the column's mean
     """
-    require_above("shape", shape, 0.0)
     return ConjugateComponents(
-        _gamma_prior(shape, rate, lambda x: shape / np.maximum(np.nanmean(x, axis=0), 1.0 / n_rows(x))),
+        _gamma_prior(shape, rate, lambda means, n: shape / np.maximum(means, 1.0 / n)),
         lambda x: (x, np.ones_like(x)),
         lambda x: -np.nansum(log_factorials(x), axis=1),
         require_counts,
@@ -208,22 +207,16 @@ def poisson(shape: float = 1.0, rate: float | None = None) -> ConjugateComponent
     )
 
 
-def exponential(shape: float = 1.0, rate: float | None = None) -> ConjugateComponents:
+def exponential(shape: float = 1.0, rate: float | np.ndarray | None = None) -> ConjugateComponents:
     """Independent exponential variables in each column, rates ~ Gamma(shape, rate); data not negative.
 
     Parameters
     ----------
     shape : > 0
-    rate : > 0; default ``shape`` times the column's mean
+    rate : > 0, a number or (D,); default ``shape`` times the column's mean
     """
-    require_above("shape", shape, 0.0)
-
-    def default(x: np.ndarray) -> np.ndarray:
-        means = np.nanmean(x, axis=0)
-        return np.asarray(shape * np.where(means > 0.0, means, 1.0))
-
     return ConjugateComponents(
-        _gamma_prior(shape, rate, default),
+        _gamma_prior(shape, rate, lambda means, n: shape * np.where(means > 0.0, means, 1.0)),
         lambda x: (np.ones_like(x), x),
         lambda x: np.zeros(len(x)),
         lambda x: _require_each(x, x >= 0.0, "it must not be negative"),
@@ -233,13 +226,19 @@ def exponential(shape: float = 1.0, rate: float | None = None) -> ConjugateCompo
 
 
 def _gamma_prior(
-    shape: float, rate: float | None, default: Callable[[np.ndarray], np.ndarray]
-) -> Callable[[np.ndarray], Gamma]:
+    shape: float, rate: float | np.ndarray | None, default: Callable[[np.ndarray, float], np.ndarray]
+) -> Callable[[np.ndarray, np.ndarray | None], Gamma]:
+    """The prior of each column's rate; the ``default`` is of the columns' means and the number of rows."""
+    require_above("shape", shape, 0.0)
     if rate is not None:
-        require_above("rate", rate, 0.0)
+        require_positive("rate", np.asarray(rate, float))
 
-    def prior(x: np.ndarray) -> Gamma:
-        rates = default(x) if rate is None else np.full(x.shape[1], rate)
+    def prior(x: np.ndarray, weights: np.ndarray | None) -> Gamma:
+        if rate is not None:
+            rates = positive_vector("rate", rate, x.shape[1])
+        else:
+            part = np.ones(len(x)) if weights is None else weights
+            rates = default(part @ np.nan_to_num(x) / (part @ ~np.isnan(x)), part.sum())
         return Gamma(np.full(x.shape[1], shape), rates)
 
     return prior
@@ -256,7 +255,7 @@ def bernoulli(first: float = 0.5, second: float = 0.5) -> ConjugateComponents:
     require_above("second", second, 0.0)
 
     return ConjugateComponents(
-        lambda x: Dirichlet(np.tile([first, second], (x.shape[1], 1))),
+        lambda x, _: Dirichlet(np.tile([first, second], (x.shape[1], 1))),
         lambda x: (np.stack([x, 1.0 - x], axis=-1),),
         lambda x: np.zeros(len(x)),
         lambda x: _require_each(x, (x == 0.0) | (x == 1.0), "it must be 0 or 1"),
@@ -281,7 +280,7 @@ def categorical(n_categories: int, concentration: float = 0.5) -> ConjugateCompo
         _require_each(x, x < n_categories, f"with n_categories {n_categories} the last category is one less")
 
     return ConjugateComponents(
-        lambda x: Dirichlet(np.full((x.shape[1], n_categories), concentration)),
+        lambda x, _: Dirichlet(np.full((x.shape[1], n_categories), concentration)),
         lambda x: (np.eye(n_categories)[x.astype(int)],),
         lambda x: np.zeros(len(x)),
         validate,

@@ -1,12 +1,12 @@
-"""The emissions of a hidden Markov model: their contract, symbols, counts, and the components of a mixture.
+"""The emissions of a hidden Markov model: their contract, symbols, and the components of a mixture.
 
 Values are in the layout of the recursions (`sequences.SequenceLayout`), arrays (c, C) or (c, C, D). Where a
 value is missing, or a piece has ended, all states have likelihood 1, and the statistics are zero. In a row
 with NaN in some columns these columns are integrated out.
 
-Symbols have a table of V + 1 log probabilities for each state, the last of a missing one. Counts and the
-components of a mixture are affine in statistics T(x). T and a column of ones are stored once; an iteration is
-then one matrix product for the log likelihoods and one for the sums,
+Symbols have a table of V + 1 log probabilities for each state, the last of a missing one. The components of a
+mixture are affine in statistics T(x). T and a column of ones are stored once; an iteration is then one matrix
+product for the log likelihoods and one for the sums,
 
     ln p(x_t | z_t = k) = w_k . (T(x_t), 1) + ln h(x_t),        sum_t r_tk (T(x_t), 1),
 
@@ -21,10 +21,11 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from bqvi.arrays import Values
-from bqvi.families import Dirichlet, Gamma
+from bqvi.families import Dirichlet
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.components import Components, Start
-from bqvi.models.data import filled, has_missing, log_factorials, require_counts, require_observed_columns
+from bqvi.models.conjugate_components import poisson
+from bqvi.models.data import has_missing
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.gaussian_mixture import gaussian_components
 from bqvi.models.mixture import ExpectedLogJoint, lifted
@@ -192,86 +193,6 @@ def _one_column(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class PoissonEmissions(Emissions):
-    """Counts.
-
-    Parameters
-    ----------
-    shape, rate : > 0, of the gamma prior of each state's rate; the default prior, 1 and a rate that is taken
-        from data, is exponential with the data's mean
-    columns : D, where it is known before the data
-
-    Columns are independent: those of a row that are NaN are left out.
-    """
-
-    shape: float = 1.0
-    rate: float | np.ndarray | None = None
-    columns: int | None = None
-    name = "rates"
-
-    def check(self, values: np.ndarray) -> np.ndarray:
-        """(T, D) whole nonnegative numbers, NaN where missing."""
-        values = _table(values, self.columns)
-        require_counts(values)
-        return values
-
-    def for_data(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
-        """The emissions with the rate of the prior taken from ``values`` if it was not given."""
-        columns = values.shape[1]
-        known, part = known_values(values, weights)
-        require_observed_columns(known[part > 0.0])
-        if self.rate is not None:
-            rate = positive_vector("rate", self.rate, columns)
-        else:
-            rate = 1.0 / np.maximum(part @ np.nan_to_num(known) / (part @ ~np.isnan(known)), 1e-3)
-        return replace(self, rate=rate, columns=columns)
-
-    def prior(self, n_states: int) -> Gamma:
-        """Gamma(shape, rate) of each state and column."""
-        rate = np.tile(np.asarray(self.rate, float), (n_states, 1))
-        return Gamma(np.full(rate.shape, float(self.shape)), rate)
-
-    def start(self, values: np.ndarray, n_states: int, begin: Start) -> Gamma:
-        """A start at the rates of K = ``n_states`` windows of the data, in a random order."""
-        (known, part), rng = known_values(values, begin.weights), begin.rng
-        known = filled(known)
-        prior = self.prior(n_states)
-        size = max(1, min(len(known) // (2 * n_states), 20))
-        odds = part[: len(known) - size + 1] + 1e-300
-        where = rng.choice(len(odds), n_states, p=odds / odds.sum())
-        means = np.stack([known[i : i + size].mean(axis=0) for i in where])
-        share = part.sum() / n_states
-        means = means * np.exp(0.1 * rng.standard_normal(means.shape))
-        return Gamma(prior.shape + share * means, prior.rate + share)
-
-    def arrange(self, values: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """The table (c, 2 D, C) of counts, 0 where missing, and of whether they are observed."""
-        seen = shown[..., None] & ~np.isnan(values)
-        table = np.concatenate([np.where(seen, values, 0.0), seen], axis=-1)
-        return np.ascontiguousarray(table.transpose(0, 2, 1))
-
-    def logarithms(self, q: FamilyOrPoint, arranged: np.ndarray) -> np.ndarray:
-        return np.asarray(_rate_weights(*q.expected_statistics) @ arranged)
-
-    def logarithms_at(self, theta: np.ndarray, arranged: np.ndarray, n_states: int) -> np.ndarray:
-        return np.asarray(_rate_weights(np.log(np.maximum(theta, 1e-300)), -theta) @ arranged)
-
-    def statistics(self, q: FamilyOrPoint, arranged: np.ndarray, visits: np.ndarray) -> Values:
-        """sum r x, and sum r for each column."""
-        sums = _weighted_sums(visits, arranged)
-        columns = sums.shape[1] // 2
-        return sums[:, :columns], sums[:, columns:]
-
-    def log_base_measures(self, values: np.ndarray) -> np.ndarray:
-        return np.asarray(-np.nan_to_num(log_factorials(values)).sum(axis=1))
-
-
-def _rate_weights(log_rates: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """The weights (K, 2 D) of counts and of 1: the logarithms of the rates, and minus the rates."""
-    return np.column_stack([np.maximum(log_rates, -1e30), negative])
-
-
-@dataclass(frozen=True)
 class ComponentEmissions(Emissions):
     """Emissions that are the components of a mixture: state k emits what component k generates.
 
@@ -288,7 +209,7 @@ class ComponentEmissions(Emissions):
 
     def check(self, values: np.ndarray) -> np.ndarray:
         """The values (T, D), NaN where missing: whole rows, or columns if the components allow it."""
-        values = _table(values, None)
+        values = finite_or_missing((values[:, None] if values.ndim == 1 else values).astype(float))
         self.components.check(known_values(values, None)[0])
         return values
 
@@ -369,6 +290,11 @@ def gaussian_emissions(covariance: str | np.ndarray = "full", **prior: Any) -> C
     return ComponentEmissions(gaussian_components(covariance, **prior))
 
 
+def poisson_emissions(shape: float = 1.0, rate: float | np.ndarray | None = None) -> ComponentEmissions:
+    """Counts, independent over columns, with rates ~ Gamma(``shape``, ``rate``) as of `poisson`."""
+    return ComponentEmissions(poisson(shape, rate))
+
+
 def _relative(logs: np.ndarray) -> Likelihoods:
     """exp of ``logs`` (c, K, C), which are overwritten, relative to the largest of each time."""
     top = logs.max(axis=1)
@@ -383,10 +309,3 @@ def _relative(logs: np.ndarray) -> Likelihoods:
 def _weighted_sums(visits: np.ndarray, arranged: np.ndarray) -> np.ndarray:
     """sum of ``visits`` (c, K, C) times ``arranged`` (c, P, C), (K, P)."""
     return np.asarray(np.matmul(visits, arranged.transpose(0, 2, 1)).sum(axis=0))
-
-
-def _table(values: np.ndarray, columns: int | None) -> np.ndarray:
-    table = values[:, None] if values.ndim == 1 else values
-    if columns is not None and table.shape[1] != columns:
-        raise ValueError(f"data has {table.shape[1]} columns; the model has {columns}")
-    return finite_or_missing(table.astype(float))

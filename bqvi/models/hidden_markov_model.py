@@ -48,7 +48,7 @@ class HiddenMarkovModel:
     Parameters
     ----------
     n_states : K >= 1
-    emissions : `CategoricalEmissions`, `PoissonEmissions`, `gaussian_emissions(...)`, or any `Emissions`
+    emissions : `CategoricalEmissions`, `poisson_emissions()`, `gaussian_emissions(...)`, or any `Emissions`
     initial_concentration : a_0, a number or (K,); default 1, which is flat
     transition_concentration : b, a number, (K,) or (K, K), row k of the transitions from k; default 1.
         Concentrations are positive, from 1e-300; a 0 forbids a start or a transition, and each row has a

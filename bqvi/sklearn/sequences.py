@@ -13,9 +13,9 @@ from bqvi.arguments import AtLeast, one_of
 from bqvi.models.emissions import (
     CategoricalEmissions,
     Emissions,
-    PoissonEmissions,
     finite_or_missing,
     gaussian_emissions,
+    poisson_emissions,
 )
 from bqvi.models.hidden_markov_model import HiddenMarkovModel as Model
 from bqvi.models.sequences import Sequences
@@ -107,7 +107,7 @@ class HiddenMarkovModel(FittedByBound):
                 raise ValueError(f"X has the symbol {largest:g}; symbols must be below {_MOST_SYMBOLS:g}")
             return CategoricalEmissions(max(2, int(largest) + 1))
         if self.emissions == "poisson":
-            return PoissonEmissions()
+            return poisson_emissions()
         return gaussian_emissions(SHAPES[self.covariance_type])
 
     def fit(

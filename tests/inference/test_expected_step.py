@@ -21,12 +21,12 @@ from bqvi.models import (
     LinearRegression,
     Mixture,
     MultinomialMixture,
-    PoissonEmissions,
     bernoulli,
     categorical,
     exponential,
     gaussian_emissions,
     poisson,
+    poisson_emissions,
 )
 from bqvi.models.conjugate import settled
 from bqvi.models.data import n_rows, take
@@ -52,7 +52,7 @@ MODELS = {
     "topics": (LatentDirichletAllocation(3, 5, concentration=1.1, word_concentration=1.3), COUNTS),
     "linear regression": (LinearRegression(2), (X, X[:, 0])),
     "symbols in time": (HiddenMarkovModel(2, CategoricalEmissions(3)), SEQUENCES),
-    "counts in time": (HiddenMarkovModel(2, PoissonEmissions()), SEQUENCES),
+    "counts in time": (HiddenMarkovModel(2, poisson_emissions()), SEQUENCES),
     "numbers in time": (HiddenMarkovModel(2, gaussian_emissions("full")), [X[: 2 + n % 5] for n in range(N)]),
 }
 

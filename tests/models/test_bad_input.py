@@ -21,7 +21,6 @@ from bqvi.models import (
     MixtureOfExperts,
     MixtureOfFactorAnalysers,
     MultinomialMixture,
-    PoissonEmissions,
     ProbabilisticLatentSemanticAnalysis,
     RegressionPrior,
     Sequences,
@@ -30,6 +29,7 @@ from bqvi.models import (
     exponential,
     gaussian_emissions,
     poisson,
+    poisson_emissions,
 )
 
 RNG = np.random.default_rng(0)
@@ -68,7 +68,7 @@ WORDS = {
 SEQUENCES = {
     "states, gaussian": states(gaussian_emissions("full")),
     "states, known": states(gaussian_emissions(np.eye(3))),
-    "states, poisson": states(PoissonEmissions()),
+    "states, poisson": states(poisson_emissions()),
     "states, bernoulli": states(ComponentEmissions(bernoulli())),
 }
 REGRESSIONS = {

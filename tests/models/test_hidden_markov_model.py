@@ -18,12 +18,12 @@ from bqvi.models import (
     DirichletWeights,
     HiddenMarkovModel,
     Mixture,
-    PoissonEmissions,
     Sequences,
     categorical,
     elbo,
     gaussian_emissions,
     poisson,
+    poisson_emissions,
 )
 from bqvi.models import forward_backward as fb
 from bqvi.models.multinomial_mixture import Multinomial
@@ -235,7 +235,7 @@ def test_likelihoods_at_parameters_with_zeros_are_sums_over_the_paths_that_are_l
     }
     b = np.exp([[np.nansum(scipy.stats.poisson.logpmf(row, rate)) for rate in theta["rates"]] for row in x])
     right = enumerated(theta["initial"], theta["transitions"], b)[2]
-    model = HiddenMarkovModel(2, PoissonEmissions())
+    model = HiddenMarkovModel(2, poisson_emissions()).for_data(x)
     assert model.log_likelihood(x, theta) == pytest.approx(right, rel=1e-12)
 
 
@@ -289,7 +289,7 @@ def simulated(rng, kind, lengths):
         e = rng.dirichlet(np.full(5, 0.3), k)
         return z, np.array([rng.choice(5, p=e[s]) for s in z]).astype(float), CategoricalEmissions(5)
     if kind == "Poisson":
-        return z, rng.poisson(np.array([1.0, 6.0, 20.0])[z]).astype(float), PoissonEmissions()
+        return z, rng.poisson(np.array([1.0, 6.0, 20.0])[z]).astype(float), poisson_emissions()
     shape = np.eye(2) if kind == "known" else kind
     x = 4.0 * rng.standard_normal((k, 2))[z] + rng.standard_normal((len(z), 2))
     return z, x, gaussian_emissions(shape)
@@ -401,7 +401,7 @@ def test_degenerate_data_stay_finite(family):
     cases = [
         (CategoricalEmissions(4), [np.array([1]), np.array([2])]),
         (CategoricalEmissions(2), [np.zeros(300)]),
-        (PoissonEmissions(), [np.zeros(5), np.array([1000.0])]),
+        (poisson_emissions(), [np.zeros(5), np.array([1000.0])]),
         (gaussian_emissions("full"), [np.ones((40, 2)), np.zeros((1, 2))]),
         (gaussian_emissions("diagonal"), [np.r_[np.zeros(20), 1e6][:, None]]),
     ]
@@ -455,9 +455,9 @@ def test_bad_data_are_named(data, message):
 
 def test_other_bad_input_is_named():
     with pytest.raises(ValueError, match=r"count of 0\.5"):
-        bqvi.fit(HiddenMarkovModel(2, PoissonEmissions()), np.array([1.0, 0.5]))
+        bqvi.fit(HiddenMarkovModel(2, poisson_emissions()), np.array([1.0, 0.5]))
     hole = np.array([[1.0, 2.0], [np.nan, 1.0]])
-    for emissions in (gaussian_emissions(), PoissonEmissions()):
+    for emissions in (gaussian_emissions(), poisson_emissions()):
         with pytest.raises(ValueError, match="column 0 all NaN"):
             bqvi.fit(HiddenMarkovModel(2, emissions), hole * [np.nan, 1.0])
     with pytest.raises(ValueError, match="data is nan in row 1"):
@@ -530,7 +530,7 @@ def mixed(name):
     x[rng.random(20) < 0.3, 1] = np.nan
     x = x[~np.isnan(x).all(axis=1)]
     if name == "Poisson":
-        return PoissonEmissions(2.0, 0.5), poisson(2.0, 0.5), x
+        return poisson_emissions(2.0, 0.5), poisson(2.0, 0.5), x
     emissions = gaussians(name) if name in SHAPES else ComponentEmissions(categorical(3))
     return emissions, emissions.components, x
 

@@ -423,7 +423,7 @@ def test_merges_of_a_shared_covariance_need_whole_rows():
         (lambda: Sticks(5, 1.0, discount=1.0), "discount is 1.0"),
         (lambda: DirichletProcessMixture("tied", tail="tied"), "tail is 'tied'"),
         (lambda: poisson(-1.0), "shape is -1"),
-        (lambda: poisson(1.0, 0.0), "rate is 0"),
+        (lambda: poisson(1.0, 0.0), "rate contains 0"),
         (
             lambda: bqvi.fit(
                 Mixture(

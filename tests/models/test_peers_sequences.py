@@ -21,9 +21,9 @@ from bqvi.models import (
     ComponentEmissions,
     HiddenMarkovModel,
     Multinomial,
-    PoissonEmissions,
     Sequences,
     gaussian_emissions,
+    poisson_emissions,
 )
 from bqvi.sklearn import HiddenMarkovModel as HiddenStates
 
@@ -258,7 +258,7 @@ def test_the_bound_is_highest_at_the_number_of_states(emissions):
     made = {
         "gaussian": gaussian_emissions("full"),
         "categorical": CategoricalEmissions(4),
-        "poisson": PoissonEmissions(),
+        "poisson": poisson_emissions(),
     }[emissions]
     bounds = [
         bqvi.fit(HiddenMarkovModel(k, made), [x], starts=2, steps=200, tolerance=1e-4, seed=0).elbo
