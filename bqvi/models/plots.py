@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from bqvi.canvas import COLOURS, new_axes
-from bqvi.families import Product
-from bqvi.models.component_mixture import Mixture
 from bqvi.models.data import as_numbers
-from bqvi.models.gaussian_mixture import component_estimates
-from bqvi.models.mixing import Sticks
-from gp.arrays import shown
-from gp.checks import require_integer, require_one_of, require_shape
+from gp.checks import require_integer, require_shape
 from gp.imports import needing
 
 with needing():
     from matplotlib.axes import Axes
     from matplotlib.patches import Ellipse
-
-_GREY = "0.65"
-_AXES = {"iteration": "iteration", "seconds": "time (s)", "step_evaluations": "evaluations"}
-"""The columns of a trace against which an ELBO is drawn, and the labels of their axes."""
 
 
 def ellipses(
@@ -70,41 +60,6 @@ def ellipses(
             )
     ax.autoscale_view()
     return ax
-
-
-def clusters(
-    model: Mixture,
-    q: Product,
-    data: np.ndarray,
-    ax: Axes | None = None,
-    *,
-    columns: tuple[int, int] = (0, 1),
-    least: float = 1e-3,
-) -> Axes:
-    """Draw data in the colours of their most probable components, and the components' ellipses.
-
-    Parameters
-    ----------
-    model : a mixture of Gaussians, its prior settled (``fit.problem.model``)
-    q : its posterior
-    data : (N, D), D >= 2
-    ax : where to draw; of a new figure if None
-    columns : the two coordinates that are shown
-    least : components with a smaller expected weight are left out
-    """
-    x, pair = np.asarray(data, float), list(columns)
-    if len(pair) != 2 or x.ndim != 2 or not all(0 <= column < x.shape[1] for column in pair):
-        raise ValueError(f"columns is {columns}; it must be two columns of data of shape {x.shape}")
-    means, covariances = component_estimates(model, q)
-    weights = model.expected_weights(q)[: len(means)]
-    labels = model.responsibilities(q, x).argmax(axis=1)
-    shown = np.flatnonzero(weights >= least)
-    ax = new_axes() if ax is None else ax
-    colours = np.full(len(weights) + 1, _GREY, dtype=object)
-    colours[shown] = [COLOURS[i % len(COLOURS)] for i in range(len(shown))]
-    ax.scatter(x[:, pair[0]], x[:, pair[1]], s=4, c=list(colours[labels]), alpha=0.5, linewidths=0)
-    blocks = covariances[shown][:, pair][:, :, pair]
-    return ellipses(means[shown][:, pair], blocks, ax, weights=weights[shown] ** 0.5)
 
 
 def top_words(
@@ -171,26 +126,10 @@ def states(
     return ax
 
 
-def sticks(model: Mixture, q: Product, ax: Axes | None = None, *, truth: np.ndarray | None = None) -> Axes:
-    """Draw E[pi_t] of stick-breaking weights with a standard deviation each way, in the sticks' order.
-
-    Parameters
-    ----------
-    model : a mixture whose weights are `Sticks`, such as a `DirichletProcessMixture`
-    q : its posterior
-    ax : where to draw; of a new figure if None
-    truth : (C,), weights to compare with
-    """
-    if not isinstance(model.mixing, Sticks):
-        raise TypeError(f"the weights are {type(model.mixing).__name__}, not Sticks")
-    deviations = model.mixing.weight_deviations(q[model.mixing.name])
-    return weights(model.expected_weights(q), deviations, ax, truth=truth)
-
-
 def weights(
     means: np.ndarray, deviations: np.ndarray, ax: Axes | None = None, *, truth: np.ndarray | None = None
 ) -> Axes:
-    """Draw weights of components as bars, with a standard deviation each way.
+    """Draw weights of components, such as those of sticks, as bars with a standard deviation each way.
 
     Parameters
     ----------
@@ -212,26 +151,4 @@ def weights(
         ax.stairs(largest, edges, color=COLOURS[1], linestyle="--", label="truth", zorder=3)
     ax.set_xlabel("component")
     ax.set_ylabel("weight")
-    return ax
-
-
-def bound(trace: Any, ax: Axes | None = None, *, against: str = "iteration", label: str = "") -> Axes:
-    """Draw the ELBO of a run; call it again with the same axes to compare runs.
-
-    Parameters
-    ----------
-    trace : of a fit, ``fit.trace``
-    ax : where to draw; of a new figure if None
-    against : 'iteration', 'seconds' or 'step_evaluations'
-    label : of the line in a legend
-    """
-    require_one_of("against", against, tuple(_AXES))
-    if not hasattr(trace, "rows"):
-        raise TypeError(f"trace is {shown(trace)}; it must be the trace of a fit, fit.trace")
-    if len(trace) == 0:
-        raise ValueError("trace is empty; give the trace of a run that made a step")
-    ax = new_axes() if ax is None else ax
-    ax.plot(trace[against], trace["elbo"], label=label or None)
-    ax.set_xlabel(_AXES[against])
-    ax.set_ylabel("ELBO (nats)")
     return ax

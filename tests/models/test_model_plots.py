@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
 import bqvi
-from bqvi.models import DirichletProcessMixture, GaussianMixture, plots
+from bqvi.models import DirichletProcessMixture, plots
 
 X = np.concatenate([np.random.default_rng(0).normal(c, 0.5, (40, 2)) for c in (-3.0, 3.0)])
 
@@ -20,16 +20,6 @@ def test_ellipses_are_the_contours_of_the_gaussians():
     distance = np.sqrt(np.einsum("ni,ij,nj->n", gap, np.linalg.inv(covariance[0]), gap))
     on_curve = distance[::3]  # the other vertices are control points, off the curve
     assert on_curve == pytest.approx(2.0, rel=1e-2)
-
-
-def test_clusters_draws_data_and_components_into_given_axes():
-    fit = bqvi.fit(GaussianMixture(2, "full"), X)
-    ax = plots.clusters(fit.problem.model, fit.q, X)
-    assert len(ax.patches) == 4
-    assert len(ax.collections[0].get_offsets()) == len(X)
-    assert plots.clusters(fit.problem.model, fit.q, X, ax) is ax
-    with pytest.raises(ValueError, match="columns"):
-        plots.clusters(fit.problem.model, fit.q, X, columns=(0, 2))
 
 
 def test_top_words_are_the_likeliest():
@@ -58,39 +48,23 @@ def test_sticks_have_the_moments_of_draws(tail):
     squares = settled.mixing.weight_deviations(q["sticks"]) ** 2 + settled.expected_weights(q) ** 2
     # five standard errors of a mean of 20,000 draws: a false alarm in 3e6
     assert (np.abs(squares - (pi**2).mean(0)) < 5.0 * (pi**2).std(0) / np.sqrt(len(pi)) + 1e-15).all()
-    ax = plots.sticks(settled, q, truth=np.array([0.5, 0.5]))
+    deviations = settled.mixing.weight_deviations(q["sticks"])
+    ax = plots.weights(settled.expected_weights(q), deviations, truth=np.array([0.5, 0.5]))
     assert [bar.get_height() for bar in ax.patches[: len(pi[0])]] == pytest.approx(list(pi.mean(0)), abs=5e-3)
-    with pytest.raises(TypeError, match="Sticks"):
-        plots.sticks(GaussianMixture(2, "full"), q)
-
-
-def test_the_bound_of_a_run():
-    fit = bqvi.fit(GaussianMixture(2, "full"), X)
-    ax = plots.bound(fit.trace, label="a run")
-    assert list(ax.lines[0].get_ydata()) == list(fit.trace["elbo"])
-    with pytest.raises(ValueError, match="against"):
-        plots.bound(fit.trace, against="time")
-    with pytest.raises(TypeError, match=r"fit\.trace"):
-        plots.bound(fit)
 
 
 def test_weights_are_numbers():
     with pytest.raises(TypeError, match="means"):
-        plots.weights(FITTED.problem.model, FITTED.q)
+        plots.weights("ab", np.zeros(2))
     with pytest.raises(ValueError, match="means has shape"):
         plots.weights(0.5, 0.1)
 
 
-FITTED = bqvi.fit(DirichletProcessMixture("full", 3), X, steps=5)
-TWO = (FITTED.problem.model, FITTED.q)
 DRAWN = {
     "ellipses": lambda ax: plots.ellipses(np.zeros((2, 2)), np.tile(np.eye(2), (2, 1, 1)), ax),
-    "clusters": lambda ax: plots.clusters(*TWO, X, ax),
     "top_words": lambda ax: plots.top_words(np.array([0.2, 0.8]), None, ax),
     "states": lambda ax: plots.states(np.arange(4.0), np.full((4, 2), 0.5), ax),
-    "sticks": lambda ax: plots.sticks(*TWO, ax),
     "weights": lambda ax: plots.weights(np.array([0.4, 0.6]), np.array([0.1, 0.1]), ax),
-    "bound": lambda ax: plots.bound(FITTED.trace, ax),
 }
 
 
