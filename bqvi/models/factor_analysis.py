@@ -43,7 +43,7 @@ from bqvi.models.linear_regression import (
     require_prior,
     statistics,
 )
-from bqvi.models.mixing import DirichletWeights, expected_weights
+from bqvi.models.mixing import DirichletWeights, Mixing, UniformWeights, expected_weights
 from bqvi.models.normal_components import require_table
 from gp.arrays import LOG_2PI, Array, to_numpy
 from gp.checks import require_integer, require_one_of
@@ -52,15 +52,84 @@ NOISES = ("diagonal", "spherical")
 PARAMETERS = ("loadings", "centre", "variances")
 
 
-class _Analysers:
-    """What one analyser and a mixture of them have in common; all have the same origin."""
+def log_densities(
+    x: np.ndarray, loadings: np.ndarray, centre: np.ndarray, variances: np.ndarray
+) -> np.ndarray:
+    """ln N(x_n | c, W W^T + diag(v)) of the columns that each row has, (N,).
 
-    def __init__(self, n_factors: int, noise: str, prior: RegressionPrior) -> None:
+    Parameters
+    ----------
+    x : the rows (N, D), NaN in columns that a row lacks. loadings : W, (D, Q). centre : c, (D,).
+    variances : v, (D,).
+    """
+    found = np.empty(len(x))
+    for index, block, shown in patterns(x):
+        covariance = loadings[shown] @ loadings[shown].T + np.diag(variances[shown])
+        factor = np.linalg.cholesky(covariance)
+        white = scipy.linalg.solve_triangular(factor, (block[:, shown] - centre[shown]).T, lower=True)
+        level = np.log(np.diag(factor)).sum() + 0.5 * shown.sum() * LOG_2PI
+        found[index] = -0.5 * (white**2).sum(0) - level
+    return found
+
+
+class _Pass(NamedTuple):
+    """Rows that have the same columns."""
+
+    members: np.ndarray
+    rows: np.ndarray
+    """(n, D), about the origin."""
+    shown: np.ndarray
+    """(D,)."""
+    factors: list[tuple[np.ndarray, np.ndarray]]
+    """Of each component E[z] (n, Q), and its covariance (Q, Q)."""
+    joint: np.ndarray
+    """E ln pi_k + b_nk, (n, K)."""
+
+
+class MixtureOfFactorAnalysers:
+    """K factor analysers of which each row has one; data (N, D), NaN where missing with diagonal noise.
+
+    Parameters
+    ----------
+    n_components : K >= 1
+    n_factors : Q >= 1, of each component
+    noise : 'diagonal', a variance for each column of each component, or 'spherical', one for each component
+        (mixtures of probabilistic principal components)
+    concentration : > 0, of the weights, a number or (K,); default 1 / K, which empties superfluous components
+    prior : of each component's columns, see `RegressionPrior`; flat, the weights' prior is flat too
+    """
+
+    def __init__(
+        self,
+        n_components: int,
+        n_factors: int,
+        noise: str = "diagonal",
+        *,
+        concentration: float | np.ndarray | None = None,
+        prior: RegressionPrior = DEFAULT,
+    ) -> None:
+        self.mixing: Mixing = DirichletWeights(n_components, concentration)
         self.n_factors = require_integer("n_factors", n_factors, 1)
         require_one_of("noise", noise, NOISES)
         self.noise, self.regression_prior = noise, require_prior(prior)
         self.dimension: int | None = None
         self.origin: np.ndarray = np.zeros(1)
+
+    @cached_property
+    def prior(self) -> Product:
+        """p(pi), if the weights are learnt, and p(W_k, c_k, v_k)."""
+        if self.dimension is None:
+            raise ValueError("the number of columns is not known; use model.for_data(data), as fit does")
+        outputs = 1 if self.noise == "diagonal" else self.dimension
+        scale = np.asarray(self.regression_prior.scale)
+        scales = np.broadcast_to(scale, (self.mixing.n_components, *scale.shape))
+        columns = replace(self.regression_prior, scale=scales).of(outputs, self.n_factors + 1)
+        weights = self.mixing.prior
+        if weights is None:
+            return Product({"columns": columns})
+        return Product(
+            {"weights": Flat(weights) if isinstance(columns, Flat) else weights, "columns": columns}
+        )
 
     def for_data(self, data: Data) -> Self:
         """The same model, for as many columns as ``data`` has, with the scale of the noise settled."""
@@ -71,15 +140,6 @@ class _Analysers:
         shared = self.noise == "spherical"
         prior = self.regression_prior.for_outputs(np.nanvar(x, axis=0), shared=shared)
         return altered(self, dimension=x.shape[1], origin=np.nanmean(x, axis=0), regression_prior=prior)
-
-    def columns_prior(self, *batch: int) -> Any:
-        """p(W, c, v) of a ``batch`` of analysers, default one."""
-        if self.dimension is None:
-            raise ValueError("the number of columns is not known; use model.for_data(data), as fit does")
-        outputs = 1 if self.noise == "diagonal" else self.dimension
-        scale = np.asarray(self.regression_prior.scale)
-        every = replace(self.regression_prior, scale=np.broadcast_to(scale, (*batch, *scale.shape)))
-        return every.of(outputs, self.n_factors + 1)
 
     def check(self, data: Data) -> np.ndarray:
         """(N, D), N >= 1, NaN where missing; an entry of each row is there."""
@@ -146,166 +206,28 @@ class _Analysers:
         """-ln(2 pi) / 2 for each entry that is not missing."""
         return -0.5 * float((~np.isnan(data)).sum()) * LOG_2PI
 
-    def parameters_of(self, columns: Any) -> dict[str, np.ndarray]:
-        """The same of the factor ``columns``; of a batch of analysers (K,) in front."""
-        coefficients, variances = estimates(columns)
-        if self.noise == "diagonal":
-            coefficients = coefficients[..., 0, :]
-        else:
-            variances = np.broadcast_to(variances[..., None], coefficients.shape[:-1]).copy()
-        centre = self.origin + coefficients[..., -1]
-        return dict(zip(PARAMETERS, (coefficients[..., :-1], centre, variances), strict=True))
-
     def representation(self, data: Data) -> np.ndarray:
         """Rows for a kernel over data, missing entries at their columns' means."""
         return np.asarray(np.where(np.isnan(data), np.nanmean(data, axis=0), data))
 
-
-def log_densities(
-    x: np.ndarray, loadings: np.ndarray, centre: np.ndarray, variances: np.ndarray
-) -> np.ndarray:
-    """ln N(x_n | c, W W^T + diag(v)) of the columns that each row has, (N,).
-
-    Parameters
-    ----------
-    x : the rows (N, D), NaN in columns that a row lacks. loadings : W, (D, Q). centre : c, (D,).
-    variances : v, (D,).
-    """
-    found = np.empty(len(x))
-    for index, block, shown in patterns(x):
-        covariance = loadings[shown] @ loadings[shown].T + np.diag(variances[shown])
-        factor = np.linalg.cholesky(covariance)
-        white = scipy.linalg.solve_triangular(factor, (block[:, shown] - centre[shown]).T, lower=True)
-        level = np.log(np.diag(factor)).sum() + 0.5 * shown.sum() * LOG_2PI
-        found[index] = -0.5 * (white**2).sum(0) - level
-    return found
-
-
-class _Pass(NamedTuple):
-    """Rows that have the same columns."""
-
-    members: np.ndarray
-    rows: np.ndarray
-    """(n, D), about the origin."""
-    shown: np.ndarray
-    """(D,)."""
-    factors: list[tuple[np.ndarray, np.ndarray]]
-    """Of each component E[z] (n, Q), and its covariance (Q, Q)."""
-    joint: np.ndarray
-    """E ln pi_k + b_nk, (n, K)."""
-
-
-class FactorAnalysis(_Analysers):
-    """Factor analysis with Q factors of D columns; data (N, D).
-
-    Parameters
-    ----------
-    n_factors : Q >= 1
-    noise : 'diagonal', a variance for each column (factor analysis), or 'spherical' (probabilistic principal
-        components)
-    prior : of each column's regression on the factors, see `RegressionPrior`: loadings, centre and noise
-        variance. Its scale is (D,) or a number
-    """
-
-    def __init__(self, n_factors: int, noise: str = "diagonal", *, prior: RegressionPrior = DEFAULT) -> None:
-        super().__init__(n_factors, noise, prior)
-
-    @cached_property
-    def prior(self) -> Product:
-        return Product({"columns": self.columns_prior()})
-
     def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
         """Regressions on principal components ('k-means++'), or on noise ('random'), as factors.
 
-        What is missing counts here as the mean of its column.
+        Each component is of the rows nearest to one of K centres. What is missing counts here as the mean of
+        its column.
         """
-        found = self.starting_sums(np.where(np.isnan(data), 0.0, data - self.origin), how, rng)
-        prior = self.prior["columns"]
-        proper = prior.family if isinstance(prior, Flat) else prior
-        return Product({"columns": proper.from_natural(add(proper.natural, found))})
-
-    def local_step(self, q: Product, rows: Data, weights: Array | None = None) -> LocalStep:
-        """Factors of ``rows``, and the sums of their regressions."""
-        part = np.ones(len(rows)) if weights is None else np.asarray(to_numpy(weights), float)
-        expected = expectations(q["columns"])
-
-        def of_pattern(index: np.ndarray, block: np.ndarray, shown: np.ndarray) -> Values:
-            mean, covariance, each = self.factors(expected, block, shown)
-            return (part[index] @ each, *self.sums(block, shown, mean, covariance, part[index]))
-
-        bound, *found = total(of_pattern(*group) for group in patterns(rows - self.origin))
-        return LocalStep(tuple(found), float(bound))
-
-    def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
-        """ln p(X | theta), nats, z and missing entries integrated out.
-
-        theta = {'loadings': (D, Q), 'centre': (D,), 'variances': (D,)}, as `parameters` returns.
-        """
-        x = self.check(data)
-        found = log_densities(x, *(np.asarray(theta[key], float) for key in PARAMETERS))
-        return float(found.sum())
-
-    def parameters(self, q: Product) -> dict[str, np.ndarray]:
-        """Loadings (D, Q), centre (D,) and noise variances (D,) at the mean of ``q``, or at its point."""
-        return self.parameters_of(q["columns"])
-
-    def transform(self, q: Product, data: Data) -> np.ndarray:
-        """E[z_n] under ``q``, (N, Q)."""
-        x = self.check(data)
-        scores = np.empty((len(x), self.n_factors))
-        for index, block, shown in patterns(x - self.origin):
-            scores[index] = self.factors(expectations(q["columns"]), block, shown)[0]
-        return scores
-
-
-class MixtureOfFactorAnalysers(_Analysers):
-    """K factor analysers of which each row has one; data (N, D), NaN where missing with diagonal noise.
-
-    Parameters
-    ----------
-    n_components : K >= 1
-    n_factors : Q >= 1, of each component
-    noise : 'diagonal', a variance for each column of each component, or 'spherical', one for each component
-        (mixtures of probabilistic principal components)
-    concentration : > 0, of the weights, a number or (K,); default 1 / K, which empties superfluous components
-    prior : of each component's columns, see `RegressionPrior`; flat, the weights' prior is flat too
-    """
-
-    def __init__(
-        self,
-        n_components: int,
-        n_factors: int,
-        noise: str = "diagonal",
-        *,
-        concentration: float | np.ndarray | None = None,
-        prior: RegressionPrior = DEFAULT,
-    ) -> None:
-        super().__init__(n_factors, noise, prior)
-        self.mixing = DirichletWeights(n_components, concentration)
-
-    @cached_property
-    def prior(self) -> Product:
-        columns, weights = self.columns_prior(self.mixing.n_components), self.mixing.prior
-        return Product(
-            {"weights": Flat(weights) if isinstance(columns, Flat) else weights, "columns": columns}
-        )
-
-    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
-        """Each component from the rows nearest to one of K centres, as `FactorAnalysis` starts."""
         filled = np.where(np.isnan(data), 0.0, data - self.origin)
-        scaled = filled / spread(filled)
-        k = self.mixing.n_components
-        centres = starting_centres(scaled[sample_rows(len(scaled), rng)], k, how, rng)
-        nearest = scipy.spatial.distance.cdist(scaled, centres, "sqeuclidean").argmin(1)
+        nearest, k = np.zeros(len(filled), int), self.mixing.n_components
+        if k > 1:
+            scaled = filled / spread(filled)
+            centres = starting_centres(scaled[sample_rows(len(scaled), rng)], k, how, rng)
+            nearest = scipy.spatial.distance.cdist(scaled, centres, "sqeuclidean").argmin(1)
         found = _stacked([self.starting_sums(filled[nearest == j], how, rng) for j in range(k)])
         columns = self.prior["columns"]
         proper = columns.family if isinstance(columns, Flat) else columns
-        return Product(
-            {
-                "weights": self.mixing.start(np.bincount(nearest, minlength=k).astype(float)),
-                "columns": proper.from_natural(add(proper.natural, found)),
-            }
-        )
+        factors = {"columns": proper.from_natural(add(proper.natural, found))}
+        weights = self.mixing.start(np.bincount(nearest, minlength=k).astype(float))
+        return Product(factors if weights is None else {"weights": weights, **factors})
 
     def local_step(self, q: FamilyOrPoint, rows: Data, weights: Array | None = None) -> LocalStep:
         """Components and factors of ``rows``, and the sums of their regressions."""
@@ -317,13 +239,14 @@ class MixtureOfFactorAnalysers(_Analysers):
             sums = [
                 self.sums(one.rows, one.shown, *factors, r[:, k]) for k, factors in enumerate(one.factors)
             ]
-            return (part[one.members] @ level, r.sum(0), *_stacked(sums))
+            weights = self.mixing.statistics(None, r.sum(0))
+            return (part[one.members] @ level, *weights, *_stacked(sums))
 
         bound, *found = total(of_pattern(one) for one in self._passes(q, rows))
         return LocalStep(tuple(found), float(bound))
 
     def _passes(self, q: Any, x: np.ndarray) -> Iterator[_Pass]:
-        columns, log_weights = expectations(q["columns"]), self.mixing.log_weights(q["weights"])
+        columns, log_weights = expectations(q["columns"]), self.mixing.log_weights(q.factors.get("weights"))
         each = [RegressionExpectations(*(part[k] for part in columns)) for k in range(len(log_weights))]
         for index, rows, shown in patterns(x - self.origin):
             found = [self.factors(expected, rows, shown) for expected in each]
@@ -348,11 +271,17 @@ class MixtureOfFactorAnalysers(_Analysers):
 
     def expected_weights(self, q: Any) -> np.ndarray:
         """E pi under ``q``, (K,)."""
-        return expected_weights(self.mixing, q["weights"])
+        return expected_weights(self.mixing, q.factors.get("weights"))
 
     def parameters(self, q: Any) -> dict[str, np.ndarray]:
         """Weights (K,), loadings (K, D, Q), centre (K, D) and noise variances (K, D) at q's means."""
-        return {"weights": self.expected_weights(q), **self.parameters_of(q["columns"])}
+        coefficients, variances = estimates(q["columns"])
+        if self.noise == "diagonal":
+            coefficients = coefficients[..., 0, :]
+        else:
+            variances = np.broadcast_to(variances[..., None], coefficients.shape[:-1]).copy()
+        found = coefficients[..., :-1], self.origin + coefficients[..., -1], variances
+        return {"weights": self.expected_weights(q), **dict(zip(PARAMETERS, found, strict=True))}
 
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
         """ln p(X | theta), nats, s, z and missing entries integrated out; theta as `parameters` has it."""
@@ -360,6 +289,37 @@ class MixtureOfFactorAnalysers(_Analysers):
         each = zip(*(np.asarray(theta[key], float) for key in PARAMETERS), strict=True)
         table = np.column_stack([log_densities(x, *of_one) for of_one in each])
         return float(logsumexp(table, axis=1, b=np.asarray(theta["weights"])).sum())
+
+
+class FactorAnalysis(MixtureOfFactorAnalysers):
+    """Factor analysis with Q factors of D columns, the mixture of one component; data (N, D).
+
+    Parameters
+    ----------
+    n_factors : Q >= 1
+    noise : 'diagonal', a variance for each column (factor analysis), or 'spherical' (probabilistic principal
+        components)
+    prior : of each column's regression on the factors, see `RegressionPrior`: loadings, centre and noise
+        variance. Its scale is (D,) or a number
+    """
+
+    def __init__(self, n_factors: int, noise: str = "diagonal", *, prior: RegressionPrior = DEFAULT) -> None:
+        super().__init__(1, n_factors, noise, prior=prior)
+        self.mixing = UniformWeights(1)
+
+    def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
+        """ln p(X | theta), nats, z and missing entries integrated out; theta as `parameters` has it."""
+        one = {name: np.asarray(theta[name])[None] for name in PARAMETERS}
+        return super().log_likelihood(data, {"weights": np.ones(1), **one})
+
+    def parameters(self, q: Product) -> dict[str, np.ndarray]:
+        """Loadings (D, Q), centre (D,) and noise variances (D,) at the mean of ``q``, or at its point."""
+        found = super().parameters(q)
+        return {name: found[name][0] for name in PARAMETERS}
+
+    def transform(self, q: FamilyOrPoint, data: Data) -> np.ndarray:
+        """E[z_n] under ``q``, (N, Q)."""
+        return np.asarray(super().transform(q, data)[:, 0])
 
 
 def _stacked(sums: list[Values]) -> Values:

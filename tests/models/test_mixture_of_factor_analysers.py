@@ -7,7 +7,6 @@ import scipy.stats
 from scipy.special import logsumexp
 
 import bqvi
-from bqvi.families import Product
 from bqvi.models import FactorAnalysis, MixtureOfFactorAnalysers, RegressionPrior, elbo
 from bqvi.models.factor_analysis import NOISES
 
@@ -25,19 +24,6 @@ each_noise = pytest.mark.parametrize("noise", NOISES)
 
 def mixture(noise, k=2, **choices):
     return MixtureOfFactorAnalysers(k, 2, noise, concentration=1.0, **choices)
-
-
-@each_noise
-def test_one_component_is_factor_analysis(noise):
-    model = FactorAnalysis(2, noise).for_data(X)
-    q = bqvi.fit(model, X, steps=3).q
-    one = mixture(noise, 1).for_data(X)
-    columns = one.prior["columns"].from_natural(tuple(eta[None] for eta in q["columns"].natural))
-    start = Product({"weights": one.mixing.start(np.array([len(X)])), "columns": columns})
-    assert elbo(one, start, X) == pytest.approx(elbo(model, q, X), rel=1e-12)
-    step, own = one.local_step(start, X), model.local_step(q, X)
-    for a, b in zip(step.statistics[1:], own.statistics, strict=True):
-        np.testing.assert_allclose(a[0], b, rtol=1e-12)
 
 
 @each_noise
