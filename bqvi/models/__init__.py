@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from bqvi.models.mixing import DirichletWeights, Sticks, UniformWeights
     from bqvi.models.mixture_of_experts import MixtureOfExperts
     from bqvi.models.multinomial_mixture import Multinomial, MultinomialMixture
-    from bqvi.models.network_experts import NetworkExperts
     from bqvi.models.networks import WeightNetwork, WeightPrior
     from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
     from bqvi.models.sequences import Sequences
@@ -50,7 +49,7 @@ __all__ = [
     "ConjugateComponents", "ConjugateModel", "DirichletProcessMixture", "DirichletWeights", "FactorAnalysis",
     "GaussianLikelihood", "GaussianMixture", "HiddenMarkovModel", "LatentDirichletAllocation",
     "LinearRegression", "LocalStep", "LogJoint", "LogJointModel", "LogisticRegression", "Marginal", "Mixture",
-    "MixtureOfExperts", "MixtureOfFactorAnalysers", "Multinomial", "MultinomialMixture", "NetworkExperts",
+    "MixtureOfExperts", "MixtureOfFactorAnalysers", "Multinomial", "MultinomialMixture",
     "ProbabilisticLatentSemanticAnalysis", "RegressionPrior", "Sequences",
     "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightNetwork", "WeightPrior",
     "bernoulli", "categorical", "component_estimates", "elbo", "exponential", "gaussian_components",

@@ -14,7 +14,7 @@ Jaakkola and Jordan 2000):
 Given the local parameters, q(z_n), q(G) = N and q(w_k, v_k) are conjugate, and the ELBO is a bound on the
 evidence that never falls. At a point mass both quadratics touch at the point, so that with flat priors the
 ELBO is the log likelihood and the loop a generalised EM: the M step of the gate raises the likelihood without
-maximising it. `network_experts` has experts that are networks.
+maximising it. Experts of another kind, as networks, are an `Experts` of the user's.
 """
 
 from __future__ import annotations
@@ -255,8 +255,7 @@ class MixtureOfExperts:
     ----------
     n_experts : K >= 2
     dimension : P >= 1
-    experts : 'linear', 'logistic' for y in {0, 1}, or `NetworkExperts` of any torch module, of which there
-        are point estimates only (family='point')
+    experts : 'linear', 'logistic' for y in {0, 1}, or any `Experts`
     gate_scale : > 0, prior standard deviation of each coefficient of the gate; default 3
     prior_strength : > 0, of linear experts: a coefficient has standard deviation sqrt(v_k / strength);
         default 0.01
@@ -417,11 +416,10 @@ def _experts(experts: str | Experts, strength: float | None, scale: float | None
     """Experts by their name, with the prior that was given for them."""
     if not isinstance(experts, str):
         if strength is not None or scale is not None:
-            raise ValueError("prior_strength and prior_scale are those of named experts, not of a network's")
+            raise ValueError("prior_strength and prior_scale are those of named experts")
         if isinstance(experts, type) or not hasattr(experts, "log_likelihoods"):
             raise TypeError(
-                f"experts is {shown(experts)}; it must be {' or '.join(map(repr, _EXPERTS))}, or such as "
-                "NetworkExperts(module)"
+                f"experts is {shown(experts)}; it must be {' or '.join(map(repr, _EXPERTS))}, or an Experts"
             )
         return experts
     require_one_of("experts", experts, _EXPERTS)

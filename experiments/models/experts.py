@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 
 import bqvi
-from bqvi.models import MixtureOfExperts, NetworkExperts
+from bqvi.models import MixtureOfExperts
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
+from experiments.models.network_experts import NetworkExperts
 
 __all__ = ["experiment"]
 

@@ -14,7 +14,8 @@ from scipy.special import log_softmax, logsumexp
 from torch import nn
 
 import bqvi
-from bqvi.models import MixtureOfExperts, NetworkExperts
+from bqvi.models import MixtureOfExperts
+from experiments.models.network_experts import NetworkExperts
 
 RNG = np.random.default_rng(0)
 T = RNG.uniform(-2.0, 2.0, 80)

@@ -64,9 +64,11 @@ class NetworkExperts(Checked):
         return self.output == "normal"
 
     def for_data(self, x: np.ndarray, y: np.ndarray) -> Self:
+        """With a median of the noise taken from ``y`` if none was given."""
         return self if self.noise is not None or not self._normal else replace(self, noise=empirical_scale(y))
 
     def check(self, y: np.ndarray) -> None:
+        """ValueError unless ``y`` is 0 or 1 where the output is a logit."""
         if not self._normal:
             require_binary(y)
 
