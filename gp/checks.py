@@ -220,29 +220,36 @@ def require_one_of(name: str, value: object, allowed: Iterable[str]) -> None:
     raise ValueError(f"{name} is {shown(value)}; it must be one of {', '.join(options)}{hint}")
 
 
+def require_each(name: str, x: Array, fits: Array, what: str, row: int = 0) -> None:
+    """Every entry of ``x`` fits; the error has the place of the first that does not.
+
+    Parameters
+    ----------
+    name : the argument's name, for messages. fits : booleans, of the shape of x.
+    what : the sentence that says what is allowed. row : the number of the first row of x.
+    """
+    if bool(fits.all()):
+        return
+    first, *rest = np.argwhere(~to_numpy(fits))[0]
+    place = ", ".join(map(str, rest))
+    kind = ", column " if len(rest) == 1 else ", entry " if rest else ""
+    raise ValueError(f"{name} is {to_numpy(x)[(first, *rest)]:g} in row {row + first}{kind}{place}; {what}")
+
+
 def require_finite(name: str, x: Array) -> None:
     """Every entry is finite; the error names the first row that is not."""
     if scipy.sparse.issparse(x):
         _require_finite_sparse(name, x)
-        return
-    finite = x.isfinite() if is_torch(x) else np.isfinite(x)
-    if not bool(finite.all()):
-        where = np.argwhere(~to_numpy(finite))[0]
-        value = to_numpy(x)[tuple(where)]
-        place = f"row {where[0]}" + (f", column {where[1]}" if len(where) > 1 else "")
-        raise ValueError(f"{name} is {value} in {place}; every entry must be finite")
+    else:
+        require_each(name, x, x.isfinite() if is_torch(x) else np.isfinite(x), "every entry must be finite")
 
 
 def require_summable(name: str, x: Array, row: int = 0) -> None:
     """Every entry of finite ``x`` is small enough for sums of squares; its first row has number ``row``."""
     if 0 in tuple(x.shape) or max(-float(x.min()), float(x.max())) < _LARGE:
         return
-    where = np.argwhere(np.abs(to_numpy(x)) >= _LARGE)[0]
-    place = f"row {row + where[0]}" + (f", column {where[1]}" if len(where) > 1 else "")
-    raise ValueError(
-        f"{name} is {to_numpy(x)[tuple(where)]} in {place}; entries must be below {_LARGE:g} in size, so "
-        "that their squares can be summed: change the units"
-    )
+    what = f"entries must be below {_LARGE:g} in size, so that their squares can be summed: change the units"
+    require_each(name, x, np.abs(to_numpy(x)) < _LARGE, what, row)
 
 
 def _require_finite_sparse(name: str, x: Any) -> None:

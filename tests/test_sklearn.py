@@ -500,7 +500,7 @@ def test_symbols_and_words_that_cannot_be():
         with pytest.raises(ValueError, match=message):
             symbols.fit(np.asarray(column)[:, None])
     symbols.fit(np.array([0.0, 1.0, 0.0])[:, None])
-    with pytest.raises(ValueError, match="the symbol 5"):
+    with pytest.raises(ValueError, match="data is 5 in row"):
         symbols.predict(np.array([[5.0]]))
     topics = LatentDirichletAllocation(2, max_iter=2, tol=1e9).fit(np.eye(3))
     with pytest.raises(ValueError, match="X has no word"):

@@ -43,7 +43,7 @@ from bqvi.models.data import (
 from bqvi.models.mixture import AffineLogJoint, lifted
 from bqvi.models.normal_components import require_table
 from gp.arrays import Array, to_numpy
-from gp.checks import positive_vector, require_above, require_integer, require_positive
+from gp.checks import positive_vector, require_above, require_each, require_integer, require_positive
 
 _LEAST = -1e30
 """The value of an expected statistic of minus infinity, so that its product with 0 is 0."""
@@ -182,13 +182,6 @@ def _flat(values: Values, n: int) -> np.ndarray:
     return np.concatenate([np.reshape(part, (n, -1)) for part in values], axis=1)
 
 
-def _require_each(x: np.ndarray, fits: np.ndarray, what: str) -> None:
-    """ValueError with the place of an entry of ``x`` (N, D) that does not fit, and ``what`` is allowed."""
-    if not fits.all():
-        row, column = np.argwhere(~fits)[0]
-        raise ValueError(f"data is {x[row, column]:g} in row {row}, column {column}; {what}")
-
-
 def poisson(shape: float = 1.0, rate: float | np.ndarray | None = None) -> ConjugateComponents:
     """Independent Poisson counts in each column, rates ~ Gamma(shape, rate); data whole, not negative.
 
@@ -219,7 +212,7 @@ def exponential(shape: float = 1.0, rate: float | np.ndarray | None = None) -> C
         _gamma_prior(shape, rate, lambda means, n: shape * np.where(means > 0.0, means, 1.0)),
         lambda x: (np.ones_like(x), x),
         lambda x: np.zeros(len(x)),
-        lambda x: _require_each(x, x >= 0.0, "it must not be negative"),
+        lambda x: require_each("data", x, x >= 0.0, "it must not be negative"),
         "rates",
         by_column=True,
     )
@@ -258,7 +251,7 @@ def bernoulli(first: float = 0.5, second: float = 0.5) -> ConjugateComponents:
         lambda x, _: Dirichlet(np.tile([first, second], (x.shape[1], 1))),
         lambda x: (np.stack([x, 1.0 - x], axis=-1),),
         lambda x: np.zeros(len(x)),
-        lambda x: _require_each(x, (x == 0.0) | (x == 1.0), "it must be 0 or 1"),
+        lambda x: require_each("data", x, (x == 0.0) | (x == 1.0), "it must be 0 or 1"),
         "probabilities",
         by_column=True,
     )
@@ -277,7 +270,9 @@ def categorical(n_categories: int, concentration: float = 0.5) -> ConjugateCompo
 
     def validate(x: np.ndarray) -> None:
         require_counts(x)
-        _require_each(x, x < n_categories, f"with n_categories {n_categories} the last category is one less")
+        require_each(
+            "data", x, x < n_categories, f"with n_categories {n_categories} the last category is one less"
+        )
 
     return ConjugateComponents(
         lambda x, _: Dirichlet(np.full((x.shape[1], n_categories), concentration)),

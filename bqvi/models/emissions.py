@@ -29,7 +29,7 @@ from bqvi.models.data import has_missing
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.gaussian_mixture import gaussian_components
 from bqvi.models.mixture import ExpectedLogJoint, lifted
-from gp.checks import positive_vector, require_integer
+from gp.checks import positive_vector, require_each, require_integer
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,7 @@ def known_values(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.nda
 
 def finite_or_missing(values: np.ndarray) -> np.ndarray:
     """The ``values``; ValueError where one is infinite, or all are missing."""
-    infinite = np.isinf(values)
-    if infinite.any():
-        row = int(np.argwhere(infinite)[0][0])
-        raise ValueError(f"data has infinity in row {row}; every entry must be finite, or NaN where missing")
+    require_each("data", values, ~np.isinf(values), "every entry must be finite, or NaN where missing")
     if np.isnan(values).all():
         raise ValueError("data has no observation: all entries are NaN")
     return values
@@ -129,13 +126,9 @@ class CategoricalEmissions(Emissions):
     def check(self, values: np.ndarray) -> np.ndarray:
         """(T,) whole numbers below V, NaN where missing."""
         values = _one_column(values)
-        known = values[~np.isnan(values)]
-        bad = known[(known < 0) | (known >= self.n_symbols) | (known != np.floor(known))]
-        if len(bad):
-            raise ValueError(
-                f"data has the symbol {bad[0]:g}; symbols must be whole numbers below n_symbols = "
-                f"{self.n_symbols}, or NaN where missing"
-            )
+        symbol = (values >= 0) & (values < self.n_symbols) & (values == np.floor(values))
+        allowed = f"symbols must be whole numbers below n_symbols = {self.n_symbols}, or NaN where missing"
+        require_each("data", values, symbol | np.isnan(values), allowed)
         return values
 
     def prior(self, n_states: int) -> Dirichlet:

@@ -17,6 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from bqvi.arguments import Above, Checked
 from gp.arrays import LOG_2PI, to_numpy
+from gp.checks import require_each
 
 
 @runtime_checkable
@@ -55,7 +56,8 @@ class BernoulliLikelihood:
         return {}
 
     def check(self, x: np.ndarray, row: int) -> None:
-        _require_within(x, row, 0.0, 1.0, "a Bernoulli likelihood: scale or binarise the data")
+        allowed = "entries must be in [0, 1] for a Bernoulli likelihood: scale or binarise the data"
+        require_each("data", x, (x >= 0.0) & (x <= 1.0), allowed, row)
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape
@@ -91,7 +93,7 @@ class GaussianLikelihood(Checked):
         return {"log_sd": 0.0} if self.sd is None else {}
 
     def check(self, x: np.ndarray, row: int) -> None:
-        _require_finite_rows(x, row)
+        require_each("data", x, np.isfinite(x), "every entry must be finite", row)
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape
@@ -116,24 +118,3 @@ class GaussianLikelihood(Checked):
 
 NAMED: dict[str, Likelihood] = {"bernoulli": BernoulliLikelihood(), "gaussian": GaussianLikelihood()}
 """The likelihoods by name."""
-
-
-def _placed(x: np.ndarray, where: np.ndarray, row: int) -> tuple[str, Any]:
-    """The place of an entry, and its value."""
-    rest = ", ".join(str(i) for i in where[1:])
-    return f"row {row + where[0]}" + (f", entry {rest}" if rest else ""), x[tuple(where)]
-
-
-def _require_finite_rows(x: np.ndarray, row: int) -> None:
-    if not np.isfinite(x).all():
-        place, value = _placed(x, np.argwhere(~np.isfinite(x))[0], row)
-        raise ValueError(f"data is {value} in {place}; every entry must be finite")
-
-
-def _require_within(x: np.ndarray, row: int, lowest: float, highest: float, what: str) -> None:
-    _require_finite_rows(x, row)
-    if x.min() < lowest or x.max() > highest:
-        place, value = _placed(x, np.argwhere((x < lowest) | (x > highest))[0], row)
-        raise ValueError(
-            f"data is {value} in {place}; entries must be in [{lowest:g}, {highest:g}] for {what}"
-        )

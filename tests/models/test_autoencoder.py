@@ -620,8 +620,8 @@ def two(**kwargs):
         (lambda: trained(two(encoder=nn.Linear(9, 3)), images()), r"encoder gives shape \(2, 3\).*\(2, 4\)"),
         (lambda: trained(two(encoder=nn.Linear(8, 4)), images()), r"encoder fails for rows.*\(2, 9\)"),
         (lambda: trained(two(decoder=nn.Linear(2, 8)), images()), r"decoder gives shape \(2, 8\).*\(2, 9\)"),
-        (lambda: trained(small(), 255 * images()), r"data is 255.0 in row 0, entry \d.*\[0, 1\]"),
-        (lambda: trained(small(), np.full((5, 9), np.nan)), "data is nan in row 0, entry 0"),
+        (lambda: trained(small(), 255 * images()), r"data is 255 in row 0, column \d.*\[0, 1\]"),
+        (lambda: trained(small(), np.full((5, 9), np.nan)), "data is nan in row 0, column 0"),
         (lambda: trained(small(), images()[0]), r"data has shape \(9,\)"),
         (lambda: bqvi.fit(small(), images(), "cavi"), "method is 'cavi'"),
         (lambda: bqvi.fit(small(), images(), "bq"), "method is 'bq'.*'pathwise'"),
@@ -641,7 +641,7 @@ def test_bad_input_is_said_before_any_work(make, message):
     ("x", "message"),
     [
         (images(4, 8), r"data has shape \(\d, 8\).*dimension is 9"),
-        (255 * images(4), r"data is 255.0 in row 0.*\[0, 1\]"),
+        (255 * images(4), r"data is 255 in row 0.*\[0, 1\]"),
         (np.full((4, 9), np.nan), "data is nan in row 0"),
     ],
 )

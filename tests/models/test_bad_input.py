@@ -188,7 +188,7 @@ def test_lengths_that_do_not_fit(lengths, message):
 def test_symbols_that_were_not_seen():
     model = states(CategoricalEmissions(2))
     fit = bqvi.fit(model, COUNTS[:, 0], steps=2)
-    with pytest.raises(ValueError, match=r"the symbol 7; .*below n_symbols = 2"):
+    with pytest.raises(ValueError, match=r"data is 7 in row 1; .*below n_symbols = 2"):
         fit.problem.model.posteriors(fit.q, np.array([0.0, 7.0]))
 
 

@@ -441,11 +441,11 @@ def test_all_forms_of_data_are_one(tmp_path):
         (lambda: [], "empty list"),
         (lambda: [np.zeros(3), np.zeros(0)], "no observation in sequence 1"),
         (lambda: [np.zeros((3, 2)), np.zeros(3)], "not all"),
-        (lambda: np.array([0.0, 5.0]), "the symbol 5"),
-        (lambda: np.array([0.0, 0.5]), "the symbol 0.5"),
-        (lambda: np.array([0.0, -1.0]), "the symbol -1"),
+        (lambda: np.array([0.0, 5.0]), "data is 5 in row 1"),
+        (lambda: np.array([0.0, 0.5]), "data is 0.5 in row 1"),
+        (lambda: np.array([0.0, -1.0]), "data is -1 in row 1"),
         (lambda: np.full(4, np.nan), "no observation"),
-        (lambda: np.array([0.0, np.inf]), "infinity in row 1"),
+        (lambda: np.array([0.0, np.inf]), "inf in row 1"),
     ],
 )
 def test_bad_data_are_named(data, message):

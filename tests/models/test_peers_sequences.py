@@ -142,7 +142,7 @@ def test_symbols_number_from_zero_and_their_number_is_kept():
         assert found.posterior_["symbols"].mean.shape == (2, expected)
         assert rises(found)
     assert np.isfinite(found.score(np.array([[5.0], [4.0]])))
-    with pytest.raises(ValueError, match=r"symbol 3.*n_symbols = 3"):
+    with pytest.raises(ValueError, match=r"data is 3 in row.*n_symbols = 3"):
         HiddenStates(2, emissions="categorical", n_symbols=3).fit(x)
     for bad in (-1.0, 0.5):
         with pytest.raises(ValueError, match="symbol"):
