@@ -268,9 +268,9 @@ class VBMCRun:
         return found
 
     def with_evaluations(self, state: State, evaluations: Evaluations) -> State:
-        fits_at = state.fits_at or len(state) + len(state.pending)
+        fits_at = state.fits_at or len(state) + max(len(state.pending), 1)
         found = evaluated(state, evaluations)
-        return replace(found, fits_at=fits_at) if state.rows and len(found) > fits_at else found
+        return replace(found, fits_at=fits_at) if state.rows and len(found) >= fits_at else found
 
     def checkpoint(self, state: State) -> Checkpoint:
         prior = self.target.identity["prior"]

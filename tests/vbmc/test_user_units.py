@@ -1,6 +1,7 @@
 """The user's units as coordinates: finite differences, truncated draws, and ridges that end at bounds."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -168,18 +169,23 @@ def test_a_straight_ridge_between_bounds_is_found_along_its_whole_length(seed):
 
 
 def test_a_run_in_these_units_is_resumed_to_the_numbers_of_the_whole_run(tmp_path):
-    path, calls = tmp_path / "run.npz", []
+    """It is interrupted at the first call of an exploration, when all pending points have returned."""
+    run = {**RIDGE, "budget": 50, "seed": 0, "tolerance": None}
+    steps, path, calls = bqvi.vbmc.steps(ridge, **run), tmp_path / "run.npz", []
+    pairs = list(pairwise(steps))
+    explored_from = [
+        len(one) + len(one.pending) for one, then in pairs if len(then) > len(one) + len(one.pending)
+    ]
 
     def interrupted(theta):
         calls.append(theta)
-        if len(calls) == 60:
+        if len(calls) == explored_from[-1] + 1:
             raise KeyboardInterrupt
         return ridge(theta)
 
-    run = {**RIDGE, "budget": 75, "seed": 0, "tolerance": None}
     with pytest.raises(bqvi.RunInterrupted):
         bqvi.vbmc(interrupted, **run, run=bqvi.Run(checkpoint=path))
-    whole, resumed = bqvi.vbmc(ridge, **run), bqvi.vbmc(ridge, **run, resume=path)
+    whole, resumed = steps.result(), bqvi.vbmc(ridge, **run, resume=path)
     assert isinstance(whole.frame.scaling, UserUnits)
     assert resumed.log_evidence == whole.log_evidence
 
