@@ -109,13 +109,6 @@ print(json.dumps(found))
 """
 
 
-def without_torch(calls, folder):
-    """The errors of calls in one process in which an import of torch is an error."""
-    done = python(f"CALLS = {calls!r}\n{WITHOUT_TORCH}", folder)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 NUMPY_CALLS = {
     "vbmc": "bqvi.vbmc(f, plausible_lower=-ones, plausible_upper=ones, budget=20)",
     "vbmc-gradient": "bqvi.vbmc(f, gradient=slope, plausible_lower=-ones, plausible_upper=ones, budget=12)",
@@ -133,11 +126,6 @@ NUMPY_CALLS = {
 }
 
 
-def test_numpy_functions_need_no_torch(tmp_path):
-    """Results are printed, drawn, saved and exported."""
-    assert without_torch(NUMPY_CALLS, tmp_path) == {}
-
-
 NEEDS_TORCH = {
     "score": "bqvi.fit(bqvi.adapters.TargetModel(f, 2), method='score', budget=20, seed=0)",
     "autodiff": "bqvi.vbmc(f, gradient='autodiff', plausible_lower=-ones, plausible_upper=ones)",
@@ -150,10 +138,22 @@ NEEDS_TORCH = {
 }
 
 
-def test_what_needs_torch_names_the_extra(tmp_path):
+@pytest.fixture(scope="module")
+def without_torch(tmp_path_factory):
+    """The errors of all these calls in one process in which an import of torch is an error."""
+    done = python(f"CALLS = {NUMPY_CALLS | NEEDS_TORCH!r}\n{WITHOUT_TORCH}", tmp_path_factory.mktemp("calls"))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_numpy_functions_need_no_torch(without_torch):
+    """Results are printed, drawn, saved and exported."""
+    assert {name: error for name, error in without_torch.items() if name in NUMPY_CALLS} == {}
+
+
+def test_what_needs_torch_names_the_extra(without_torch):
     message = 'ImportError: this needs torch, which is not installed: pip install "bqvi[torch]"'
-    found = without_torch(NEEDS_TORCH, tmp_path)
-    assert {name for name in NEEDS_TORCH if message not in found.get(name, "")} == set()
+    assert {name for name in NEEDS_TORCH if message not in without_torch.get(name, "")} == set()
 
 
 @pytest.mark.parametrize("name", ["gp", "acquisition"])

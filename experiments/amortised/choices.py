@@ -163,9 +163,10 @@ class Couplings(nn.Module):
 
 
 def log_evidence_of_rings(x: Tensor) -> Tensor:
-    """ln p(x) of x (S, 1), by a fine rule over |z|^2; (S,)."""
-    r = torch.linspace(0.0, 60.0, 24_001)
+    """ln p(x) of x (S, 1), by the trapezoidal rule over |z|^2; (S,)."""
+    r = torch.linspace(0.0, 60.0, 4_001)
     value = _log_normal(x, r, _NOISE) - 0.5 * r - np.log(2.0)
+    value[:, 0] -= np.log(2.0)
     return torch.logsumexp(value, 1) + torch.log(r[1] - r[0])
 
 

@@ -51,9 +51,15 @@ def same_points(found, expected):
 
 
 @pytest.fixture(scope="module")
-def whole():
-    """name -> the numbers of an uninterrupted run."""
-    return {name: case.numbers(case.run(case.function)) for name, case in CASES.items()}
+def results():
+    """name -> the result of an uninterrupted run."""
+    return {name: case.run(case.function) for name, case in CASES.items()}
+
+
+@pytest.fixture(scope="module")
+def whole(results):
+    """name -> its numbers."""
+    return {name: CASES[name].numbers(result) for name, result in results.items()}
 
 
 WHOLE = ("integrate qmc", "evidence_bounds")
@@ -92,9 +98,9 @@ def test_no_evaluation_is_lost_at_any_call(name, error, at, whole, tmp_path):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_results_travel_between_processes(name, whole):
+def test_results_travel_between_processes(name, results, whole):
     case = CASES[name]
-    found = pickle.loads(pickle.dumps(case.run(case.function)))
+    found = pickle.loads(pickle.dumps(results[name]))
     assert case.numbers(found) == whole[name]
     assert case.numbers(case.run(never, resume=found)) == whole[name]
 
@@ -272,6 +278,7 @@ def test_a_killed_process_loses_the_evaluation_under_way_only(name, whole, tmp_p
 @pytest.mark.parametrize("name", CASES)
 def test_checkpoints_are_written_as_evaluations_return(name, tmp_path):
     case, path = CASES[name], tmp_path / "run.npz"
+    path.write_bytes(b"")  # an empty file is no run
     calls = Calls(case.function, 12, lambda: seen.append(path.read_bytes()))
     seen: list[bytes] = []
     found = case.run(calls, run=bqvi.Run(checkpoint=path))
@@ -285,10 +292,9 @@ def test_checkpoints_are_written_as_evaluations_return(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_new_run_does_not_overwrite_the_evaluations_of_another(name, tmp_path):
+def test_a_new_run_does_not_overwrite_the_evaluations_of_another(name, results, tmp_path):
     case, path = CASES[name], tmp_path / "run.npz"
-    path.write_bytes(b"")
-    case.run(case.function, run=bqvi.Run(checkpoint=path))
+    results[name].save(path)
     before = path.read_bytes()
     with pytest.raises(ValueError, match=f"checkpoint is .* with {case.budget} evaluations of a run of bqvi"):
         case.run(never, run=bqvi.Run(checkpoint=path))

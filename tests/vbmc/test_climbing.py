@@ -92,7 +92,7 @@ def test_points_in_new_directions_that_fail_are_not_asked_for_again():
 
 def test_a_gaussian_of_twenty_dimensions_is_known_from_its_gradients():
     problem = gaussian(20, 3)
-    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=45, seed=3)
+    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=32, seed=3)
     assert abs(found.log_evidence) < 0.05
 
 

@@ -71,15 +71,18 @@ def test_a_correlated_gaussian_in_many_dimensions_gets_a_frame_along_its_axes():
 
 
 def test_the_centred_schools_are_found_by_few_gradients():
-    """Whether the map of scales is kept is a close decision in box 11: hence the median of three boxes."""
-    asked = hard.HARD["schools, gradients"]
-    errors = []
-    for box in (10, 11, 13):
-        problem = asked.problem(box)
-        options = {"gradient": problem.gradient, "budget": 40, "seed": box, "tolerance": None}
-        found = bqvi.vbmc(problem.log_joint, **problem.bounds(), **options)
-        errors.append(abs(found.log_evidence - problem.log_evidence))
-    assert np.median(errors) < 0.1
+    """Whether the map of scales is kept is a close decision in box 11, which is tried if another fails.
+
+    The median error of the three boxes is below .1 if and only if two of them are.
+    """
+    asked, right = hard.HARD["schools, gradients"], 0
+    for box in (10, 13, 11):
+        if right < 2:
+            problem = asked.problem(box)
+            options = {"gradient": problem.gradient, "budget": 40, "seed": box, "tolerance": None}
+            found = bqvi.vbmc(problem.log_joint, **problem.bounds(), **options)
+            right += abs(found.log_evidence - problem.log_evidence) < 0.1
+    assert right == 2
 
 
 def test_noise_known_or_not():
