@@ -257,14 +257,24 @@ class _Distributions:
 
 @dataclass(frozen=True, eq=False)
 class _Stated:
-    """The prior as the user's function of points, which takes many if ``vectorised``, and its gradient."""
+    """The prior as the user's function of points, which takes many if ``vectorised``, and its gradient.
+
+    With ``tensors`` it takes those of torch.
+    """
 
     function: Callable[..., Any]
     slopes: Callable[..., Any] | None
     vectorised: bool
+    tensors: bool
 
     def log_density(self, points: Array) -> Array:
         """The log density (n,) at points (n, P)."""
+        if self.tensors and not is_torch(points):
+            import torch
+
+            return to_numpy(self.log_density(torch.from_numpy(points)))
+        if not self.vectorised and len(points) > 1:
+            return np.concatenate([to_numpy(self.log_density(point[None])) for point in points])
         found = self.function(points if self.vectorised else points[0])
         numbers = numbers_in(found)
         if numbers is None or numbers.size != len(points):
@@ -333,11 +343,12 @@ class PosedLogJoint(NamedTuple):
     @property
     def range(self) -> Range:
         """What the function may return, with its name in messages."""
-        if not self.usual:
-            title = "log of prior times likelihood"
-            return LOG_JOINT if self.prior is None else Range(title, True, prior="a function")
-        known = fingerprint(self.prior.log_density(np.stack([*self.usual.values()][2:])))
-        return Range("log likelihood", True, beside=self.prior.log_density, prior=known)
+        if self.prior is None:
+            return LOG_JOINT
+        title, known, beside = "log of prior times likelihood", "a function", self.prior.log_density
+        if self.usual:
+            title, known = "log likelihood", fingerprint(beside(np.stack([*self.usual.values()][2:])))
+        return Range(title, True, beside=beside, prior=known)
 
     def of_the_same(self, function: Any) -> Any:
         """Another log likelihood with the same prior, or another log joint; (such, a number) as such."""
@@ -370,7 +381,13 @@ def posed(
     ValueError, TypeError
         Two of them exclude one another or one is missing, names differ, or the prior is no distribution.
     """
-    given = [name for name, one in (("log_likelihood", log_likelihood), ("prior", prior)) if one is not None]
+    named = {"log_joint": log_joint, "log_likelihood": log_likelihood, "prior": prior}
+    for name, one in named.items():
+        if getattr(one, "__name__", "") in ("pdf", "pmf"):
+            raise ValueError(
+                f"{name} is {shown(one)}, a density; it must be a logarithm, as .log{one.__name__}"
+            )
+    given = [name for name in ("log_likelihood", "prior") if named[name] is not None]
     if log_joint is not None and given:
         raise ValueError(
             f"{given[-1]} is given beside log_joint, which has a prior: it would be counted twice; give "
@@ -391,7 +408,7 @@ def posed(
         names, found = in_order(arguments)
         names = names or titles
         log_prior, slopes = (by_name(one, names or ()) for one in pair)
-        of: Any = _Stated(log_prior, slopes, vectorised)
+        of: Any = _Stated(log_prior, slopes, vectorised, gradient == AUTODIFF)
         usual = {}
     else:
         of = _Distributions.of(prior)

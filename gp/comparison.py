@@ -59,6 +59,8 @@ def compare(posteriors: Mapping[str, Posterior]) -> Comparison:
     ValueError, TypeError
         Fewer than two, no posteriors, or observations that differ.
     """
+    if not isinstance(posteriors, Mapping):
+        raise TypeError(f"posteriors is a {type(posteriors).__name__}: give a dict of posteriors, by name")
     if len(posteriors) < 2:
         raise ValueError(f"posteriors has {len(posteriors)} entries: give two or more, by name")
     for name, each in posteriors.items():

@@ -197,11 +197,9 @@ def marginalise(
     ValueError
         If the hyperparameters of ``posterior`` were given and not fitted.
     """
-    fit = posterior.hyperparameters
+    fit = getattr(posterior, "hyperparameters", None)
     if fit is None:
-        raise ValueError(
-            "posterior has hyperparameters that were given, not fitted: make it with gp.fit(x, y)"
-        )
+        raise ValueError("posterior has no hyperparameters that were fitted: make it with gp.fit(x, y)")
     if len(posterior.y) != len(fit.problem.y):
         raise ValueError(
             f"posterior was fitted to {len(fit.problem.y)} observations and extended to "

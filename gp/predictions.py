@@ -65,14 +65,16 @@ class PosteriorMethods:
 
         Raises
         ------
-        MissingExtraError
-            matplotlib is not installed: ``pip install "bqvi[plot]"``.
+        MissingExtraError, ValueError
+            matplotlib is not installed: ``pip install "bqvi[plot]"``; or there is no such column.
         """
         with needing():
             from matplotlib import pyplot
+        seen = to_numpy(self.x)
+        if column not in range(seen.shape[1]):
+            raise ValueError(f"column is {column!r}; it must be an integer from 0, below {seen.shape[1]}")
         if ax is None:
             _, ax = pyplot.subplots(layout="constrained")
-        seen = to_numpy(self.x)
         ends = seen[:, column].min(), seen[:, column].max()
         margin = 0.05 * (ends[1] - ends[0])
         points = np.tile(np.median(seen, axis=0), (_POINTS, 1)).astype(seen.dtype)

@@ -89,9 +89,8 @@ def by_hand():
     [
         {"b": stats.norm(1.0, 2.0), "a": stats.gamma(2.0)},
         [stats.norm(1.0, 2.0), stats.gamma(2.0)],
-        [D.Normal(torch.tensor(1.0).double(), 2.0), D.Gamma(torch.tensor(2.0).double(), 1.0)],
     ],
-    ids=["by name", "in order", "of torch"],
+    ids=["by name", "in order"],
 )
 def test_the_digits_are_those_of_the_log_joint_written_by_hand(prior):
     """With the same box and start; of an equal function the run is the same, wherever it goes."""
@@ -99,6 +98,18 @@ def test_the_digits_are_those_of_the_log_joint_written_by_hand(prior):
     found = bqvi.vbmc(log_likelihood=of_two, prior=prior, **box_of_two())
     assert found.log_evidence == pytest.approx(hand.log_evidence, abs=1e-9)
     np.testing.assert_allclose(found.theta, hand.theta, rtol=1e-6)
+
+
+def test_values_with_a_prior_of_torch_are_those_of_scipy():
+    """The last digits of torch's densities are others, which a run amplifies."""
+    hand = by_hand()
+    prior = [D.Normal(torch.tensor(1.0).double(), 2.0), D.Gamma(torch.tensor(2.0).double(), 1.0)]
+    found = bqvi.vbmc(log_likelihood=of_two, prior=prior, **box_of_two())
+    of_scipy = [stats.norm(1.0, 2.0).logpdf(b) + stats.gamma(2.0).logpdf(a) for b, a in found.theta]
+    np.testing.assert_allclose(
+        found.values, [of_two(x) for x in found.theta] + np.array(of_scipy), rtol=1e-12
+    )
+    assert abs(found.log_evidence - hand.log_evidence) < hand.log_evidence_sd
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,11 @@ def test_vbmc_draws_its_log_evidence():
     np.testing.assert_array_equal(drawn(ax.lines[0])[1], found.trace["log_evidence"])
     assert f"{found.log_evidence:.5g}" in ax.get_title()
     assert found.plot_trace(ax) is ax
-    assert len(found.plot_corner(n=200).axes) == 4
+    assert len(found.posterior.plot(n=200).axes) == 4
 
 
 def test_a_posterior_draws_its_marginals_with_their_quantiles(fit):
-    figure = fit.plot_corner(truth=[0.0, 0.0], n=4000)
+    figure = fit.posterior.plot(truth=[0.0, 0.0], n=4000)
     axes = np.reshape(figure.axes, (2, 2))
     draws = fit.posterior.sample(4000, 0)
     for i in range(2):

@@ -108,11 +108,6 @@ class Features:
         """Mean of phi over the data, (M,)."""
         return np.asarray(self.phi.mean(axis=0, dtype=np.float64))
 
-    @cached_property
-    def mean_variance(self) -> float:
-        """z_0 = N^-2 sum_ij k(x_i, x_j): the prior variance of the mean over the data."""
-        return float(self.mean @ self.mean + self.residual.sum(dtype=np.float64) / len(self) ** 2)
-
     def gram(self, indices: np.ndarray) -> np.ndarray:
         """K of distinct rows ``indices`` (S,), (S, S)."""
         phi = self.phi[indices].astype(np.float64, copy=False)

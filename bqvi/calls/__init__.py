@@ -10,7 +10,6 @@ from bqvi.calls.table import (
     Account,
     AsksError,
     Budget,
-    BudgetError,
     Evaluations,
     Ledger,
     StepEvaluations,
@@ -20,7 +19,7 @@ from bqvi.calls.table import (
 from bqvi.calls.target_model import TargetModel
 
 __all__ = [
-    "HERE", "USUAL", "Account", "AsksError", "Budget", "BudgetError", "Caller", "Coordinates", "Design",
+    "HERE", "USUAL", "Account", "AsksError", "Budget", "Caller", "Coordinates", "Design",
     "EvaluationError", "Evaluations", "Executor", "Function", "Ledger", "Range", "RayExecutor", "Run",
     "StepEvaluations", "TargetModel", "Told", "Unfinished", "make_coordinates", "require_good",
 ]  # fmt: skip

@@ -38,14 +38,15 @@ from bqvi.calls.function import AUTODIFF, LARGEST, UNKNOWN, Function, GradientWi
 from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
 from bqvi.calls.returned import (
     CallResult,
+    doubts,
     gradients_of,
     no_tensor,
     no_values,
     noise_at,
-    not_logarithms,
     parted,
     reasons_of,
     refused,
+    require_log_prior,
     together,
     values_of,
     weighted,
@@ -54,7 +55,7 @@ from bqvi.calls.run import HERE, Run
 from bqvi.calls.table import Budget, Evaluations, Ledger
 from bqvi.records import fingerprint
 from gp.threads import CallThreads, users_threads
-from gp.user_warnings import warn_user
+from gp.user_warnings import warn_user_of_each
 
 _NO_GRAPH = (
     "has no gradient in theta: it leaves torch on the way (numpy, .item(), .detach()); write it in torch "
@@ -127,8 +128,8 @@ class Caller:
         ledger : the ledger in which each evaluation is entered as it returns.
         budget : the budget that is checked before each call.
         first : whether no evaluation has succeeded before: then a function that raises at every
-            point is an error of the function, and a log density whose values look like those of a density
-            is reported.
+            point is an error of the function, a prior that is a density is one, and a log density whose
+            values look like those of a density, or are in single precision, is reported.
         watched : whether the derivative of a function of torch that leaves it on the way is compared with
             values near the first point, which count. Engines that keep their evaluations compare these
             (:func:`bqvi.calls.gradient_check.require_consistent`).
@@ -147,6 +148,8 @@ class Caller:
         threads = CallThreads() if ledger is None else ledger.threads
         try:
             if len(points):
+                if first:
+                    require_log_prior(self.function, self.coordinates, batch.theta[0])
                 with users_threads() if workers else threads():
                     self._call(batch, budget, workers, watched)
         except EvaluationError as error:
@@ -443,9 +446,7 @@ class CallBatch:
                 evaluations=made,
             ) from error
         if first and function.range.density and len(values) == len(results) > 0:
-            message = not_logarithms(np.concatenate(values), function.range, self.theta[: len(made)])
-            if message:
-                warn_user(message)
+            warn_user_of_each(doubts(function.range, np.concatenate(values), self.theta[: len(made)]))
         if self._ledger is not None:
             self._ledger.end(made)
         return made

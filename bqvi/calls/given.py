@@ -51,20 +51,13 @@ def evaluation_arrays(evaluations: object) -> tuple[np.ndarray | None, ...] | No
         None if x is None else require_numbers(f"evaluations' {title}", x)
         for title, x in zip(titles, evaluations, strict=False)
     )
-    if found[0] is not None:
-        _require_points(found[0])
-    return found
-
-
-def _require_points(theta: np.ndarray) -> None:
-    """ValueError where there are none, or one is not finite."""
-    if not theta.size:
+    theta = found[0]
+    if theta is not None and not theta.size:
         raise ValueError(f"evaluations has no points: theta has shape {theta.shape}; leave evaluations out")
-    rows = np.atleast_2d(theta)
-    bad = ~np.isfinite(rows).all(axis=-1)
-    if bad.any():
-        at = int(np.argmax(bad))
-        raise ValueError(f"evaluations' theta[{at}] is {rows[at].tolist()}; it must be finite")
+    if theta is not None and not np.isfinite(theta).all():
+        at = int(np.argmin(np.isfinite(np.atleast_2d(theta)).all(-1)))
+        raise ValueError(f"evaluations' theta[{at}] is {theta[at].tolist()}; it must be finite")
+    return found
 
 
 def given(
@@ -85,12 +78,7 @@ def given(
     if (values == np.inf).any():
         raise ValueError(f"values is inf in row {int(np.argmax(values))}; a log density is below inf")
     points = theta if caller.coordinates is None else caller.coordinates.from_user(theta)
-    slopes = None if gradients is None else np.asarray(gradients, float)
-    if slopes is not None and slopes.shape != theta.shape:
-        raise ValueError(
-            f"gradients has shape {slopes.shape}; it must be {theta.shape}, or None where there are none"
-        )
-    return _rows(caller, points, theta, values, slopes, noise_sd, "given")
+    return _rows(caller, points, theta, values, gradients, noise_sd, "given")
 
 
 def told(
@@ -118,12 +106,7 @@ def told(
             if gradients is None
             else "gradients was given, and the run was begun without a gradient"
         )
-    slopes, shape = None, (*values.shape, theta.shape[1])
-    if gradients is not None:
-        slopes = np.asarray(require_numbers("gradients", gradients))
-        if slopes.shape not in (theta.shape, shape):
-            raise ValueError(f"gradients has shape {slopes.shape}; it must be {shape}")
-    made = _rows(caller, points, theta, values, slopes, noise_sd, "told")
+    made = _rows(caller, points, theta, values, gradients, noise_sd, "told")
     if function.errors == "raise" and not made.good.all():
         raise ValueError(f"values or gradients, row {int(np.argmin(made.good))}: one is not finite")
     if function.log_weight is None:
@@ -136,7 +119,7 @@ def _rows(
     points: np.ndarray,
     theta: np.ndarray,
     values: np.ndarray,
-    slopes: np.ndarray | None,
+    gradients: Array,
     noise_sd: Array,
     how: str,
 ) -> Evaluations:
@@ -151,10 +134,14 @@ def _rows(
         rows = np.flatnonzero(finite)
         for some in [rows] if function.vectorised else rows[:, None]:
             sds[some] = noise_at(function, theta[some])
+    slopes, shape = None, (*values.shape, theta.shape[1])
     values = values.reshape(n, -1)
     reasons = np.array([one.replace("returned", f"was {how} as") for one in reasons_of(function, values)])
     failed = reasons != ""
-    if slopes is not None:
+    if gradients is not None:
+        slopes = np.asarray(require_numbers("gradients", gradients))
+        if slopes.shape not in (theta.shape, shape):
+            raise ValueError(f"gradients has shape {slopes.shape}; it must be {shape}, or None for none")
         slopes = slopes.reshape(n, values.shape[1], theta.shape[1])
         fine = (np.abs(slopes) < LARGEST).all(axis=(1, 2))
         reasons = np.where((reasons == "") & ~fine, "the gradient is not finite", reasons)

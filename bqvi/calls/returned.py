@@ -8,16 +8,21 @@ over that design, and underflows to 0 on most data.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.faults import EvaluationError, described
 from bqvi.calls.function import LARGEST, LOG_JOINT, Function, Range
 from bqvi.calls.settings import DENSITY
 from bqvi.calls.table import Products
 from gp.arrays import is_torch, to_numpy
+
+_OF_SINGLES = 1e30
+"""Below what float32 can hold, 3e38."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,17 +153,20 @@ def values_of(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The values (m, o) at points (m, P), and their standard deviations (m,) if they were returned."""
     sds = None
-    if isinstance(returned, tuple) and function.range.outputs:
-        what = f"returned a tuple of {len(returned)}"
-        wanted = _wanted(function, len(points))
-        raise _wrong(function, points, what, f"it must return {wanted}, and its noise is stated by noise_sd")
     if isinstance(returned, tuple):
-        if len(returned) != 2:
-            what = f"returned a tuple of {len(returned)}"
-            raise _wrong(function, points, what, "it must return a number or (number, sd)")
+        if function.range.outputs or len(returned) != 2:
+            must = "it must return a number or (number, sd)"
+            if function.range.outputs:
+                must = f"it must return {_wanted(function, len(points))}, and its noise is stated by noise_sd"
+            raise _wrong(function, points, f"returned a tuple of {len(returned)}", must)
         sds = sds_of(function, returned[1], points)
         returned = returned[0]
-    return _shaped(function, _real(function, returned, points), points), sds
+    array = numbers_in(returned, indicators=function.range.outputs and not function.range.logarithmic)
+    if array is None:
+        title = "torch tensor" if is_torch(returned) else type(returned).__name__
+        must = f"it must return {_wanted(function, len(points))}"
+        raise _wrong(function, points, f"returned {returned!r:.200} (a {title})", must)
+    return _shaped(function, array, points), sds
 
 
 def sds_of(function: Function, returned: object, points: np.ndarray) -> np.ndarray:
@@ -264,16 +272,6 @@ def numbers_in(returned: object, indicators: bool = False) -> np.ndarray | None:
     return array if array.dtype.kind in "fiu" else None
 
 
-def _real(function: Function, returned: object, points: np.ndarray) -> np.ndarray:
-    indicators = function.range.outputs and not function.range.logarithmic
-    array = numbers_in(returned, indicators)
-    if array is None:
-        kind = "torch tensor" if is_torch(returned) else type(returned).__name__
-        what = f"returned {returned!r:.200} (a {kind})"
-        raise _wrong(function, points, what, f"it must return {_wanted(function, len(points))}")
-    return array
-
-
 def _shaped(function: Function, array: np.ndarray, points: np.ndarray) -> np.ndarray:
     """The array as values (m, o); EvaluationError where its shape is wrong."""
     n, several = len(points), function.range.outputs
@@ -319,18 +317,66 @@ def refused(function: Function, values: np.ndarray) -> tuple[np.ndarray, str, st
     return bad, f"the {kind.title} is {_numbers(values[int(np.argmax(bad))])}", must
 
 
-def not_logarithms(values: np.ndarray, kind: Range = LOG_JOINT, theta: Any = None) -> str:
-    """A message why values (n,) at theta (n, P) look like those of a density; "" where they do not.
+def doubts(kind: Range, values: np.ndarray, theta: np.ndarray) -> tuple[str, ...]:
+    """Warnings about the values (n,) of a log density at theta (n, P): a density, or in single precision."""
+    of = "prior times likelihood"
+    with np.errstate(invalid="ignore", over="ignore"):  # of infinite and of huge values
+        if kind.beside is not None:
+            of, values = "the likelihood", values - kind.beside(theta)
+        values = np.round(values, 9)  # a 0 is exact no longer after a prior was added and subtracted
+    return tuple(filter(None, (not_logarithms(values, kind.title, of), _in_single(values, kind.title))))
+
+
+def _in_single(values: np.ndarray, title: str) -> str:
+    """A message that values (n,) are multiples of a step of float32 that is above .0001; "" otherwise."""
+    values = values[np.abs(values) < _OF_SINGLES]
+    if len(values) < 4 or (values == np.round(values)).all():
+        return ""
+    best, single = float(values.max()), values.astype(np.float32)
+    step = float(np.spacing(np.float32(abs(best))))
+    if step < 1e-4 or (np.abs(values - single) > 1e-5 * step).any():
+        return ""
+    return (
+        f"The {title} is in single precision (float32): near its largest value, {best:.2g}, it is a multiple "
+        f"of {step:.1g}, and no sd contains such errors. Compute it in float64: with arrays of that dtype, "
+        '.to(torch.float64), or jax.config.update("jax_enable_x64", True).'
+    )
+
+
+def require_log_prior(function: Function, coordinates: Coordinates | None, theta: np.ndarray) -> None:
+    """Raise EvaluationError where the user's function for the log prior is a density.
+
+    It is positive at theta (P,), and nearly 0 far from there along all parameters without a bound, where the
+    logarithm of a density is negative. With bounds on all of them it cannot be told. An exception that the
+    function raises so far out says nothing.
+    """
+    kind, step = function.range, 1e6 * (1.0 + np.abs(theta))
+    ends = (-np.inf, np.inf) if coordinates is None else (coordinates.lower, coordinates.upper)
+    away = [np.where(np.isinf(end), theta + np.sign(end) * step, theta) for end in ends]
+    away = [point for point in away if (point != theta).any()]
+    if kind.beside is None or not away:
+        return
+    logs = np.zeros(1)
+    with suppress(Exception), np.errstate(all="ignore"):
+        logs = kind.beside(np.stack([theta, *away]))
+    here, far = logs[0], logs[1:]
+    if here > 0.0 and ((far >= 0.0) & (far <= 1e-3 * here)).all():
+        raise EvaluationError(
+            f"prior is a density: it is {here:.4g} at {function.place(theta)}, and {far[0]:.4g} at "
+            f"{function.place(away[0])}; it must return the logarithm, as .logpdf does in the place of .pdf",
+            theta,
+        )
+
+
+def not_logarithms(
+    values: np.ndarray, title: str = LOG_JOINT.title, of: str = "prior times likelihood"
+) -> str:
+    """A message why values (n,) look like those of a density ``of`` something; "" where they do not.
 
     They do if none is negative and a quarter of them or more is below a hundredth of the largest, or if all
     are 0 (which is also true of the logarithm of a uniform density without its constant).
     """
-    if len(values) < 4 or not np.isfinite(values).all():
-        return ""
-    of = "prior times likelihood"
-    if kind.beside is not None:  # rounded, as a 0 is exact no longer after the prior was added and subtracted
-        of, values = "the likelihood", np.round(values - kind.beside(theta), 9)
-    if (values < 0.0).any():
+    if len(values) < 4 or not np.isfinite(values).all() or (values < 0.0).any():
         return ""
     largest = float(values.max())
     small = int((values <= 0.01 * largest).sum())
@@ -343,7 +389,7 @@ def not_logarithms(values: np.ndarray, kind: Range = LOG_JOINT, theta: Any = Non
         f"largest value, {largest:.3g}, as a density is"
     )
     return (
-        f"The {kind.title} {seen}: return the logarithm of {of}, summed term "
+        f"The {title} {seen}: return the logarithm of {of}, summed term "
         "by term, as the exponential of such a sum underflows. If it is a logarithm already, its sign may be "
         "wrong: the logarithm is wanted, and not its negative."
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
-from bqvi.arguments import Above, Apart, AtLeast, Checked, Such
+from bqvi.arguments import Above, Apart, AtLeast, Checked, Such, instead
 from bqvi.calls.target_model import CALLED, TargetModel
 from gp.arrays import shown
 from gp.checks import require_integer
@@ -38,10 +38,10 @@ def _executor(name: str, executor: Any) -> Any:
     """The executor; of a client of Dask its own, to which two equal calls of a noisy function are two."""
     if callable(getattr(executor, "get_executor", None)):
         executor = executor.get_executor(pure=False)
-    if not any(callable(getattr(executor, method, None)) for method in ("submit", "map")):
-        raise TypeError(
-            f"{name} is {shown(executor)}; it must have a method submit(function, item) or map(...)"
-        )
+    named = any(callable(getattr(executor, method, None)) for method in ("submit", "map"))
+    if isinstance(executor, type) or not named:
+        must = f"it must have a method submit(function, item) or map(...){instead(executor)}"
+        raise TypeError(f"{name} is {shown(executor)}; {must}")
     return executor
 
 

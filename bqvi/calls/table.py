@@ -190,10 +190,6 @@ def matched(pending: np.ndarray, points: Iterable[np.ndarray]) -> tuple[np.ndarr
     return rows, remaining
 
 
-class BudgetError(RuntimeError):
-    """More evaluations were requested than a budget has left: an error of the engine, not of the user."""
-
-
 class Budget:
     """The evaluations of a run, those of its records and diagnostics among them.
 
@@ -226,11 +222,11 @@ class Budget:
 
         Raises
         ------
-        BudgetError
-            The budget has fewer left; call `room` first.
+        RuntimeError
+            The budget has fewer left, an error of the engine, which is to ask for `room` first.
         """
         if self.room(count) < count:
-            raise BudgetError(f"{count} evaluations were asked for, and {self.left} of {self.most} are left")
+            raise RuntimeError(f"{count} evaluations were asked for, and {self.left} of {self.most} are left")
         self.spent += count
 
 
@@ -410,15 +406,10 @@ class Account:
 
     @contextmanager
     def spending(self, count: int) -> Iterator[None]:
-        """A context in which evaluations are made that have no rows: of the terms of a model with data.
+        """A context in which ``count`` evaluations are made that have no rows: of a model's terms of data.
 
         They are entered in the budget before they are made, and in the ledger once they have returned, as
         `Caller.evaluate` does with evaluations that have rows.
-
-        Raises
-        ------
-        BudgetError
-            The budget has fewer than ``count`` left.
         """
         if self.budget is not None:
             self.budget.spend(count)

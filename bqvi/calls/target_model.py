@@ -130,6 +130,8 @@ class TargetModel:
             given = getattr(self, name)
             if not (callable(given) or (given is None and name != "log_joint")):
                 raise TypeError(f"{name} is {shown(given)}; it must be a function")
+        if isinstance(self.names, str):
+            raise TypeError(f"names is {self.names!r}; it must be a sequence of names, or their number")
         count = self.names if isinstance(self.names, int) else len(self.names)
         if count < 1:
             raise ValueError("names is empty; a model needs at least one parameter")

@@ -25,11 +25,8 @@ from bqvi.runs.door_result import DoorResult
 from gp.user_warnings import warn_user
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from bqvi.gradients.memory import Memory
     from bqvi.gradients.remembered_evidence import EvidenceEstimate
@@ -298,11 +295,6 @@ class Fit(DoorResult):
             f"The log evidence is unreliable: q does not cover the posterior (Pareto k = {k}). Raise the "
             "budget where q still moves; otherwise use bqvi.vbmc, whose posterior is a mixture.",
         )
-
-    @property
-    def plot_corner(self) -> Callable[..., Figure]:
-        """Draw the posterior's marginals and pairs: `Posterior.plot`, with its arguments."""
-        return self.posterior.plot
 
     def _draw(self, ax: Axes, truth: float | None) -> Axes:
         from bqvi.canvas import trace

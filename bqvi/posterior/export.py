@@ -2,7 +2,7 @@
 
     posterior                 the variables of the model, with its coords and dims
     unconstrained_posterior   the unconstrained parameters of the run, where a model was given
-    sample_stats              lp (log density of q), log_weight (by which draws were resampled)
+    sample_stats              lp (log density of q)
     observed_data, constant_data   of the model, without chain and draw
 
 ArviZ 1.x accepts the tree; of ArviZ 0.x, where that is installed, `as_arviz` makes its InferenceData.
@@ -53,7 +53,7 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
         import xarray
     length = require_integer("n", n, _CHAINS) // _CHAINS
     free = posterior.unconstrained
-    draws, log_weights = free.sample_with_weights(_CHAINS * length, seed)
+    draws = free.sample(_CHAINS * length, seed)
     plain = {name: int(x) if isinstance(x, bool | np.bool_) else x for name, x in attributes.items()}
     stored = {"inference_library": "bqvi", "note": _NOTE, **plain}
     model = posterior.model
@@ -71,11 +71,10 @@ def data_tree(posterior: Posterior, n: int, seed: int, attributes: Mapping[str, 
             coords |= _labels(model, dims, inner)
         return xarray.Dataset(variables, coords=coords, attrs=stored)
 
-    stats = {"lp": free.log_prob(draws), "log_weight": log_weights}
     groups = {"posterior": table(posterior.variables(len(draws), seed))}
     if model is not None or free is not posterior:
         groups["unconstrained_posterior"] = table(dict(zip(free.names, draws.T, strict=True)))
-    groups["sample_stats"] = table(stats)
+    groups["sample_stats"] = table({"lp": free.log_prob(draws)})
     data = {} if model is None else {"observed_data": model.observed, "constant_data": model.constants}
     groups |= {name: table(columns, drawn=False) for name, columns in data.items() if columns}
     return xarray.DataTree.from_dict(groups)

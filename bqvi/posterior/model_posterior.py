@@ -4,14 +4,14 @@ A run has the unconstrained parameters of the model. Its variables, such as a si
 parameters, or a quantity that the model computes, are functions of all of them and have draws, moments and
 quantiles, but no density of their own; ``unconstrained`` is the posterior of the run's parameters, with one.
 
-Moments and quantiles are those of `_DRAWS` draws: the weighted draws resampled, or points of q of low
+Moments and quantiles are those of the posterior's weighted draws, or of `_DRAWS` points of q of low
 discrepancy, whose means have errors of some thousandths of a standard deviation.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -34,7 +34,7 @@ class ModelPosterior(Posterior):
     Attributes
     ----------
     shapes : the shape of each variable, by name.
-    kept : the entries (m, Q) of the variables at draws of the posterior, for a posterior without its model.
+    kept : the entries (m, Q) of the variables at the draws or points, for a posterior without its model.
     """
 
     shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
@@ -57,11 +57,16 @@ class ModelPosterior(Posterior):
 
     @cached_property
     def _table(self) -> np.ndarray:
-        """The entries (m, Q) at draws of equal weight."""
-        if self.kept is not None or self.draws is not None:
-            return self.kept if self.kept is not None else self.sample(_DRAWS)
-        points = Proposal(self.q.weights, self.q.means, self.q.factors).draws(_DRAWS, 0)
+        """The entries (m, Q) at the weighted draws, or else at points of q."""
+        if self.kept is not None:
+            return self.kept
+        q = Proposal(self.q.weights, self.q.means, self.q.factors)
+        points = q.draws(_DRAWS, 0) if self.draws is None else self.draws.points
         return self._entries(self.coordinates.to_user(points))
+
+    def _weighted(self) -> tuple[np.ndarray, np.ndarray]:
+        m = len(self._table)
+        return self._table, np.full(m, 1.0 / m) if self.draws is None else self.draws.weights
 
     def _entries(self, theta: np.ndarray) -> np.ndarray:
         """The entries (n, Q) at unconstrained parameters (n, P)."""
@@ -77,7 +82,7 @@ class ModelPosterior(Posterior):
         """``n`` draws (n, Q) of the entries by the ``seed``; without the model, of those in its file."""
         if self.kept is None:
             return self._entries(super().sample(n, seed))
-        return self.kept[np.random.default_rng(seed).integers(len(self.kept), size=n)]
+        return self.kept[np.random.default_rng(seed).choice(len(self.kept), n, p=self._weighted()[1])]
 
     def variables(self, n: int, seed: int | np.random.Generator = 0) -> dict[str, np.ndarray]:
         """``n`` draws by the ``seed`` as arrays (n, ...) by the names of the variables."""
@@ -86,21 +91,14 @@ class ModelPosterior(Posterior):
     @property
     def mean(self) -> np.ndarray:
         """The means of the entries, (Q,)."""
-        return self._table.mean(0)
+        rows, weights = self._weighted()
+        return weights @ rows
 
     @property
     def sd(self) -> np.ndarray:
-        """Their standard deviations, (Q,)."""
-        return self._table.std(0)
-
-    @property
-    def covariance(self) -> np.ndarray:
-        """Their covariance, (Q, Q)."""
-        return np.atleast_2d(np.cov(self._table.T, bias=True))
-
-    def quantiles(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
-        """Quantiles (J, Q) of the entries at the J ``levels`` in (0, 1)."""
-        return np.quantile(self._table, levels, axis=0)
+        """Their standard deviations, (Q,); without the covariance, as Q may be large."""
+        rows, weights = self._weighted()
+        return np.sqrt(weights @ np.square(rows - self.mean))
 
     def mode(self) -> np.ndarray:
         """The entries (Q,) at the mode of the density of the unconstrained parameters."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -33,26 +34,10 @@ def _names_of(posterior: Posterior, parameters: Sequence[str] | str | None) -> t
     return names
 
 
-def corner(
-    posterior: Posterior,
-    figure: Figure,
-    *,
-    parameters: Sequence[str] | None = None,
-    truth: Sequence[float] | np.ndarray | None = None,
-    n: int = 5000,
-    seed: int = 0,
-) -> Figure:
-    """Draw the marginals on the diagonal and draws with 50 % and 90 % contours below it.
+def corner(posterior: Posterior, figure: Figure, parameters: Any, truth: Any, n: int, seed: int) -> Figure:
+    """Draw a ``posterior`` in a ``figure``; ``parameters``, ``truth``, ``n`` and ``seed`` as its method.
 
     Above each marginal stand the median and the 5 % and 95 % quantiles, which are marked by dashed lines.
-
-    Parameters
-    ----------
-    posterior : the posterior whose draws are shown.
-    figure : the figure in which to draw.
-    parameters : names of the parameters shown, or one name; the free ones if None.
-    truth : (P,), marked by lines.
-    n : the number of draws shown. seed : seed of the draws.
     """
     names = _names_of(posterior, parameters)
     index = [posterior.names.index(name) for name in names]

@@ -10,7 +10,7 @@ that all expectations are integrals in one or two dimensions:
 
 Where the surrogate corrects q by importance weights, the posterior also has weighted draws: `sample`, `mean`,
 `covariance` and `quantiles` are those of the weighted draws; the density, the mode and the marginal densities
-are those of q. `without_weights` is q alone.
+are those of q.
 
 Draws of periodic parameters are wrapped into [lower, upper). Their moments are computed on the period around
 the middle of the plausible interval, and the mean is wrapped afterwards. A fixed parameter is a constant.
@@ -18,7 +18,6 @@ the middle of the plausible interval, and the mean is wrapped afterwards. A fixe
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,32 +139,15 @@ class Posterior:
         """The posterior of the run's parameters: of a model with variables of its own another one."""
         return self
 
-    def without_weights(self) -> Self:
-        """The posterior without the correction by weights."""
-        return dataclasses.replace(self, draws=None)
-
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> np.ndarray:
-        """Draws (n, P); from the weighted draws, if there are any, by systematic resampling."""
-        return self.sample_with_weights(n, seed)[0]
-
-    def sample_with_weights(
-        self, n: int, seed: int | np.random.Generator = 0
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Draws (n, P) by the seed, as `sample`, and the log weights (n,) by which they were resampled.
-
-        The draws are used without weights. A weight is relative to the mean weight: 0 in
-        logarithms where q needs no correction.
-        """
+        """Draws (n, P) by the seed; from the weighted draws, if there are any, by systematic resampling."""
         require_integer("n", n, 1)
         require_seed("seed", seed)
         rng = np.random.default_rng(seed)
         if self.draws is None:
-            return self.coordinates.to_user(self.q.sample(n, rng)), np.zeros(n)
-        weights = self.draws.weights
-        index = rng.permutation(resampled(weights, n, rng))
-        with np.errstate(divide="ignore"):
-            logs = np.log(weights[index] * len(weights))
-        return self.coordinates.to_user(self.draws.points[index]), logs
+            return self.coordinates.to_user(self.q.sample(n, rng))
+        index = rng.permutation(resampled(self.draws.weights, n, rng))
+        return self.coordinates.to_user(self.draws.points[index])
 
     def variables(self, n: int, seed: int | np.random.Generator = 0) -> dict[str, np.ndarray]:
         """``n`` draws by the ``seed`` as the variables of the model by name, (n, ...) each.
@@ -209,14 +191,18 @@ class Posterior:
         """Covariance of the parameters, (P, P); zero in the rows of fixed parameters."""
         return self._moments()[1]
 
+    def _weighted(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The parameters (m, P) at the draws, not wrapped, and their weights (m,); None without draws."""
+        if self.draws is None:
+            return None
+        return self.coordinates.unwrapped(self.draws.points), self.draws.weights
+
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean before wrapping and covariance of all parameters."""
-        if self.draws is not None:
-            theta, weights = self.coordinates.unwrapped(self.draws.points), self.draws.weights
-            fixed = np.setdiff1d(np.arange(theta.shape[1]), self.coordinates.free)
-            mean = weights @ theta
-            mean[fixed] = self.coordinates.lower[fixed]  # exactly, without rounding
-            return mean, ((theta - mean).T * weights) @ (theta - mean)
+        if (weighted := self._weighted()) is not None:
+            rows, weights = weighted
+            mean = rows[0] + weights @ (rows - rows[0])  # of a constant exactly that
+            return mean, ((rows - mean).T * weights) @ (rows - mean)
         mean, covariance = moments(self.coordinates, self._raw())
         free = self.coordinates.free
         full = self.coordinates.lower.copy()
@@ -267,10 +253,8 @@ class Posterior:
         wanted = np.asarray(levels, float)
         if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
             raise ValueError(f"levels is {levels!r}; it must be numbers strictly between 0 and 1")
-        if self.draws is not None:
-            return weighted_quantiles(
-                self.coordinates.unwrapped(self.draws.points), self.draws.weights, wanted
-            )
+        if (weighted := self._weighted()) is not None:
+            return weighted_quantiles(*weighted, wanted)
         raw = self._raw()
         t = np.stack([mixture_quantiles(raw, i, wanted) for i in range(raw.dimension)], axis=1)
         return self.coordinates.unwrapped(self.coordinates.to_charts.to_standard(t))
@@ -362,7 +346,7 @@ class Posterior:
             names = self.free_names if parameters is None else parameters
             size = 2.1 * (1 if isinstance(names, str) else max(len(names), 1))
             figure = shown_figure(size, size)
-        return corner(self, figure, parameters=parameters, truth=truth, n=n, seed=seed)
+        return corner(self, figure, parameters, truth, n, seed)
 
     def __str__(self) -> str:
         """A table of the parameters: mean, sd and the central 90 %."""

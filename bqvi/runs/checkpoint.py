@@ -145,8 +145,12 @@ def _require_same(
     if its != door:
         raise ValueError(f"{what} holds a run of bqvi.{its}; this is bqvi.{door}")
     for name, now in same.items():
-        if settings.get(name) != now:
-            before = _difference(name, settings.get(name), now)
+        if name not in settings:
+            raise ValueError(
+                f"{what} was written by another version of bqvi: {name} is not in it; start anew"
+            )
+        if settings[name] != now:
+            before = _difference(name, settings[name], now)
             raise ValueError(f"the run to resume {before}; resume with what it was begun with, or start anew")
 
 

@@ -84,9 +84,13 @@ class HiddenMarkovModel(FittedByBound):
     _takes_nan = True
 
     def _sequences(
-        self, X: Any, lengths: ArrayLike | None, weights: ArrayLike | None = None, reset: bool = False
+        self, X: Any, lengths: Any, weights: ArrayLike | None = None, reset: bool = False, y: Any = None
     ) -> tuple[Sequences, Any]:
-        """The sequences and their weights."""
+        """The sequences and their weights; ValueError for a ``y`` that is none of the rows."""
+        if y is not None and np.size(y) != len(X):
+            raise ValueError(
+                f"y has {np.size(y)} entries for {len(X)} rows; give lengths by name: lengths=..."
+            )
         if isinstance(X, list | tuple) and any(getattr(part, "ndim", 0) > 1 for part in X):
             raise ValueError(
                 f"X is a {type(X).__name__} of arrays; it must be one array (T, D): np.concatenate(X), with "
@@ -119,6 +123,7 @@ class HiddenMarkovModel(FittedByBound):
     ) -> Self:
         """Fit to the sequences in X."""
         rows, weights = data = self._sequences(X, lengths, sequence_weight, reset=True)
+        _require_no_lengths(y, rows)
         found = self._fitted(weighted(self._model(rows), "sequence_weight"), data, family=self._family)
         return self._conclude(found, rows=float(np.sum(weights)))
 
@@ -135,6 +140,7 @@ class HiddenMarkovModel(FittedByBound):
         call.
         """
         data = self._sequences(X, lengths, sequence_weight, reset=not hasattr(self, "_seen"))
+        _require_no_lengths(y, data[0])
         return self._streamed(lambda: self._model(data[0]), data, "sequence_weight", self._family)
 
     def _model(self, rows: Sequences) -> Model:
@@ -168,6 +174,7 @@ class HiddenMarkovModel(FittedByBound):
 
     def score(self, X: ArrayLike, y: object = None, lengths: ArrayLike | None = None) -> float:
         """The sum of ``score_sequences`` (X, lengths), nats; y is ignored."""
+        _require_no_lengths(y, self._checked(X, lengths))
         return float(self.score_sequences(X, lengths).sum())
 
     def score_samples(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
@@ -209,3 +216,11 @@ class HiddenMarkovModel(FittedByBound):
         if self.emissions == "poisson":
             return rng.poisson(self.posterior_["rates"].mean[states]).astype(np.float64)
         return gaussian_draws(self.means_, self.covariances_, states, rng)
+
+
+def _require_no_lengths(y: Any, rows: Sequences) -> None:
+    """ValueError where ``y``, which is not used, has not an entry for each row, as lengths of hmmlearn."""
+    if y is not None and np.size(y) != len(rows.values):
+        raise ValueError(
+            f"y has {np.size(y)} entries for {len(rows.values)} rows: give lengths by name, lengths="
+        )

@@ -19,9 +19,8 @@ import numpy as np
 from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.faults import exceptions_warning, raised
-from bqvi.calls.function import Range, named_point
+from bqvi.calls.function import named_point
 from bqvi.calls.gradient_check import CONTRADICTED, gradient_warnings, left_out
-from bqvi.calls.returned import not_logarithms
 from bqvi.importance import WIDE, WIDENING, systematic
 from bqvi.pareto import PARETO, psis
 from bqvi.posterior import Posterior, WeightedDraws
@@ -233,19 +232,6 @@ def about_width(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
             "the prior of this parameter.",
         )
     return ()
-
-
-def returns_density(evaluations: Evaluations, coordinates: Coordinates, kind: Range) -> tuple[str, ...]:
-    """A warning where a function seems to return the density itself; () otherwise.
-
-    Parameters
-    ----------
-    evaluations : the evaluations of the run, in the ``coordinates``. kind : what the function returns.
-    """
-    values = evaluations.values - coordinates.log_jacobian(evaluations.points)
-    # Values are rounded, as a 0 is exact no longer after a Jacobian was added and subtracted.
-    message = not_logarithms(np.round(values, 9), kind, coordinates.to_user(evaluations.points))
-    return (message,) if message else ()
 
 
 def _about_weights(shape: float | None) -> list[str]:

@@ -17,10 +17,7 @@ from bqvi.variational_bmc.held_out import HeldOut
 from bqvi.variational_bmc.state import Estimate, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,11 +108,6 @@ class VBMCResult(DoorResult):
         It is near 1 where the log joint resembles the cheap model, and near 0 where it does not.
         """
         return self.estimate.surrogate.cheap_scale
-
-    @property
-    def plot_corner(self) -> Callable[..., Figure]:
-        """Draw the posterior's marginals and pairs: `Posterior.plot`, with its arguments."""
-        return self.posterior.plot
 
     def _draw(self, ax: Axes, truth: float | None) -> Axes:
         from bqvi.canvas import trace

@@ -12,10 +12,10 @@ import numpy as np
 
 from bqvi.calls import require_good
 from bqvi.calls.cliffs import nothing_above
-from bqvi.calls.returned import unstated_noise
+from bqvi.calls.returned import doubts, unstated_noise
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Trace
-from bqvi.variational_bmc.diagnostics import about_width, advice, contradicted, returns_density
+from bqvi.variational_bmc.diagnostics import about_width, advice, contradicted
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.held_out import CONTRADICTED, HeldOut, predicted
 from bqvi.variational_bmc.result import VBMCResult
@@ -120,6 +120,7 @@ def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tupl
     """Warnings about the arguments of the run and its course."""
     pair = None if run.settings.noise_unknown else differing(state.evaluations.censored)
     noise, good, differ = state.evaluations.noise_variance, state.evaluations.good, ""
+    log_joint = state.evaluations.values - run.coordinates.log_jacobian(state.evaluations.points)
     if pair is not None:
         differ = (
             f"The log joint was {pair[0]:.6g} and {pair[1]:.6g} at nearly the same point, although it was "
@@ -129,6 +130,6 @@ def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tupl
     return (
         *(() if noise is None else unstated_noise(noise[good])),
         *([differ] if differ else []),
-        *returns_density(state.evaluations, run.coordinates, run.target.function.range),
+        *doubts(run.target.function.range, log_joint, run.target.to_user(state.evaluations.points)),
         *((_UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
     )

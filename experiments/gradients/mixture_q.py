@@ -23,7 +23,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -231,7 +231,7 @@ def _by_vbmc(name: str, budget: int, seed: int) -> dict[str, float]:
         lambda theta: posed.target.log_density(theta[None])[0], **posed.box(), gradient="autodiff",
         budget=budget, seed=seed,
     )  # fmt: skip
-    seconds, q = time.perf_counter() - began, found.posterior.without_weights()
+    seconds, q = time.perf_counter() - began, replace(found.posterior, draws=None)
     theta = q.sample(_POINTS * posed.components, seed)
     f = posed.target.log_density(torch.as_tensor(theta)).numpy()
     return {"iteration": len(found.trace), "seconds": seconds, "evaluations": found.n_evaluations,

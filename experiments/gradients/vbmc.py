@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -122,7 +123,7 @@ def _vbmc(name: str, gradients: bool, budgets: Sequence[int], seed: int) -> pd.D
             budget=budget, seed=seed, resume=found, tolerance=None,
         )  # fmt: skip
         seconds += time.perf_counter() - began
-        q = found.posterior.without_weights()
+        q = replace(found.posterior, draws=None)
         theta = q.sample(_DRAWS, 0)
         elbo = float(np.mean(_log_density(target, theta) - q.log_prob(theta)))
         rows.append(

@@ -4,9 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.stats
+import torch
 
 import bqvi
-from bqvi.calls.returned import not_logarithms
+from bqvi.calls.function import LOG_JOINT
+from bqvi.calls.returned import doubts, not_logarithms
 from bqvi.models import LogJoint
 from gp.measures import Gaussian
 
@@ -59,3 +62,76 @@ def test_quadratics_with_random_constants_are_log_joints():
     assert of_densities > 1700
     assert not not_logarithms(np.array([0.0, 0.0, 1.0, -np.inf]))
     assert not not_logarithms(np.array([0.0, 0.0, 1.0]))
+
+
+NORMAL = scipy.stats.norm()
+SMALL = {"plausible_lower": [-1.0, -1.0], "plausible_upper": [1.0, 1.0], "budget": 8}
+
+
+def in_single(theta):
+    return np.float32(-3000.0 - 0.5 * np.sum(np.square(theta), axis=-1))
+
+
+def of_a_prior(function):
+    return bqvi.vbmc(log_likelihood=function, prior=[NORMAL, NORMAL], budget=8)
+
+
+@pytest.mark.parametrize("door", [bq, bounds, vbmc, of_a_prior])
+def test_single_precision_is_reported_at_the_first_design(door):
+    with pytest.warns(
+        UserWarning, match=r"is in single precision \(float32\): near its largest value, -3e\+03"
+    ):
+        door(in_single)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        door(lambda theta: np.float64(-3000.1) - 0.5 * np.sum(np.square(theta), axis=-1))
+
+
+def test_single_precision_is_known_from_values_of_its_digits_that_are_large():
+    rng, said, of_doubles = np.random.default_rng(0), 0, 0
+    for _ in range(1000):
+        values = rng.normal(size=rng.integers(4, 20)) - 10 ** rng.uniform(3.1, 6)
+        said += len(doubts(LOG_JOINT, values.astype(np.float32).astype(float), values[:, None]))
+        of_doubles += len(doubts(LOG_JOINT, values, values[:, None]))
+    assert said > 990  # of the others all values are integers
+    assert of_doubles == 0
+    of_small = np.float32(rng.normal(size=9) - 30.0).astype(float)
+    assert not doubts(LOG_JOINT, of_small, of_small[:, None])  # errors of a millionth
+
+
+def as_log_joint(prior, **given):
+    model = LogJoint(log_likelihood=lambda x: -(x**2).sum(1), prior=prior, dimension=2, **given)
+    return bqvi.fit(model, method="bq", budget=8, seed=0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: bqvi.vbmc(log_likelihood=sum, prior=lambda t: NORMAL.pdf(t).prod(), **SMALL),
+        lambda: bqvi.vbmc(log_likelihood=sum, prior=lambda t: scipy.stats.cauchy.pdf(t).prod(), **SMALL),
+        lambda: bqvi.vbmc(
+            log_likelihood=sum, prior=lambda t: scipy.stats.expon.pdf(t).prod(), lower=0.0,
+            plausible_lower=[0.1, 0.1], plausible_upper=[2.0, 2.0], budget=8,
+        ),
+        lambda: as_log_joint(lambda t: NORMAL.pdf(t).prod(1), gradient=None),
+        lambda: as_log_joint(lambda t: torch.exp(-0.5 * t**2).prod(1)),
+        lambda: bqvi.evidence_bounds(
+            log_likelihood=lambda t: t.sum(1), prior=lambda t: NORMAL.pdf(t).prod(1),
+            proposal=Gaussian(np.zeros(2), np.eye(2)), budget=400,
+        ),
+    ],
+)  # fmt: skip
+def test_a_prior_that_returns_a_density_is_refused_before_the_likelihood_is_called(call):
+    with pytest.raises(bqvi.RunError, match=r"prior is a density: it is .* at x0 = ", check=no_evaluation):
+        call()
+
+
+def no_evaluation(error):
+    return error.n_evaluations == 0
+
+
+@pytest.mark.parametrize(
+    "prior", [lambda t: 0.0, lambda t: 3.0, lambda t: NORMAL.logpdf(t).sum(), lambda t: 50.0 - abs(t).max()]
+)
+def test_logarithms_of_priors_are_accepted(prior):
+    assert np.isfinite(bqvi.vbmc(log_likelihood=lambda t: -float(t @ t), prior=prior, **SMALL).log_evidence)

@@ -6,6 +6,7 @@ A row is a name, a call, and words that all stand in the message.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,32 @@ FUNCTIONS: list[Row] = [
         vbmc(lambda t: float(np.exp(-0.5 * t @ t)), budget=20),
         ("log",),
     ),
+    (
+        "a prior's density by its method",
+        vbmc(None, log_likelihood=never, prior=scipy.stats.multivariate_normal([0.0, 0.0]).pdf, **BOX),
+        ("prior is", "a density", "as .logpdf"),
+    ),
+    (
+        "a log likelihood's density",
+        vbmc(None, log_likelihood=scipy.stats.norm(0, 1).pdf),
+        ("log_likelihood is",),
+    ),
+    ("a density by its method", vbmc(scipy.stats.norm(0, 1).pdf), ("log_joint is", "as .logpdf")),
+    ("float32 in a log joint", vbmc(lambda t: np.float32(log_joint(t) - 2000.0)), ("float32", "float64")),
+    ("an executor as a class", lambda: bqvi.Run(executor=ThreadPoolExecutor), ("ThreadPoolExecutor(",)),
+    ("one name of a model", lambda: bqvi.adapters.TargetModel(never, "mu"), ("names is 'mu'", "a sequence")),
+    (
+        "lengths of hmmlearn",
+        lambda: bqvi.sklearn.HiddenMarkovModel(2).fit(ROWS, [20, 20]),
+        ("y has 2 entries", "lengths="),
+    ),
+    (
+        "a column that is not there",
+        lambda: gp.fit(ROWS, ROWS[:, 0]).plot(column=2),
+        ("column is 2", "below 2"),
+    ),
+    ("kernels compared in a list", lambda: gp.compare([gp.fit(ROWS, ROWS[:, 0])] * 2), ("a list", "by name")),
+    ("data averaged over", lambda: gp.marginalise(ROWS), ("posterior has no", "gp.fit(x, y)")),
     ("a function that returns None", vbmc(lambda t: None), ("None", "return")),
     ("one point to a process", lambda: gp.fit(ROWS, ROWS[:, 0]).predict(ROWS[0]), ("x[None, :]",)),
 ]

@@ -57,6 +57,20 @@ def share_moment(power):
     return scipy.integrate.quad(lambda t: expit(t) ** power * density.pdf(t), -5.0, 4.0)[0]
 
 
+def test_the_mean_of_a_variable_is_within_a_thousandth_of_its_sd():
+    """Of a rate with a gamma posterior, by any seed, as all weighted draws count."""
+    rate = scipy.stats.gamma(38.0, scale=1 / 12.5)
+    model = TargetModel(
+        lambda theta: rate.logpdf(np.exp(theta[0])) + theta[0], ("log_rate",), start=[1.0],
+        to_named=lambda theta: {"rate": np.exp(theta[:, 0])},
+    )  # fmt: skip
+    for seed in (0, 1, 2):
+        posterior = bqvi.vbmc(model, budget=30, seed=seed).posterior
+        assert abs(posterior.mean[0] - rate.mean()) < 2e-3 * rate.std()
+        assert posterior.sd[0] == pytest.approx(rate.std(), rel=5e-3)
+        np.testing.assert_allclose(posterior.quantiles([0.05, 0.95])[:, 0], rate.ppf([0.05, 0.95]), rtol=5e-3)
+
+
 def test_moments_and_quantiles_are_those_of_the_variables(found):
     posterior = found.posterior
     assert isinstance(posterior, ModelPosterior)
@@ -85,7 +99,7 @@ def test_tables_draws_and_plots_have_the_names_of_the_variables(found):
     np.testing.assert_array_equal(draws[:, 3:], arrays["sw"][:, :, 0])
     np.testing.assert_array_equal(np.exp(posterior.unconstrained.sample(50, 3)[:, 0]), draws[:, 0])
     assert [ax.get_xlabel() for ax in posterior.plot(Figure(), n=200).axes[-5:]] == list(NAMES)
-    assert len(found.plot_corner(Figure(), parameters=["s", "w[0]"], n=200).axes) == 4
+    assert len(found.posterior.plot(Figure(), parameters=["s", "w[0]"], n=200).axes) == 4
     with pytest.raises(ValueError, match=r"parameters is \['s_log__'\]; it must be one or more of s, w\[0\]"):
         posterior.plot(parameters="s_log__")
 

@@ -1,6 +1,7 @@
 """The posterior in the user's units: densities by integration, moments by draws, other packages."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -207,23 +208,10 @@ def test_arviz_has_the_variables_of_the_model():
     assert found["c"].dims == ("chain", "draw", "c_dim_0", "c_dim_1")
     np.testing.assert_array_equal(found["b"].values.reshape(40, 2), np.exp(draws[:, 1:]))
     np.testing.assert_array_equal(tree["unconstrained_posterior"]["log_b[1]"].values.ravel(), draws[:, 2])
-    np.testing.assert_array_equal(tree["sample_stats"]["log_weight"].values, np.zeros((4, 10)))
     assert tree["observed_data"]["y"].dims == ("other",)
     assert tree["constant_data"]["x"].shape == (2, 2)
     assert "r_hat" in found.attrs["note"]
     assert arviz.extract(tree)["b"].sizes == {"sample": 40, "side": 2}
-
-
-def test_weights_of_draws_are_those_they_were_resampled_by():
-    weighted, _ = tilted()
-    theta, logs = weighted.sample_with_weights(3000, SEED)
-    np.testing.assert_array_equal(theta, weighted.sample(3000, SEED))
-    points = weighted.coordinates.to_user(weighted.draws.points)
-    given = dict(zip(map(tuple, points), weighted.draws.log_weights, strict=True))
-    expected = np.array([given[tuple(row)] for row in theta])
-    np.testing.assert_allclose(logs - logs[0], expected - expected[0], atol=1e-9)
-    # the weights have mean 1: so have their inverses over draws that were resampled by them
-    assert abs(np.mean(np.exp(-logs)) - 1.0) < 0.1
 
 
 def tilted():
@@ -249,9 +237,8 @@ def test_weights_correct_what_is_drawn():
     np.testing.assert_allclose(
         weighted.quantiles([0.2, 0.8])[:, :4], exact.quantiles([0.2, 0.8])[:, :4], atol=0.05 * sd.max()
     )
-    assert weighted.without_weights().draws is None
     theta = draws[:5]
-    np.testing.assert_array_equal(weighted.log_prob(theta), weighted.without_weights().log_prob(theta))
+    np.testing.assert_array_equal(weighted.log_prob(theta), replace(weighted, draws=None).log_prob(theta))
 
 
 @pytest.mark.parametrize("weighted", [False, True])

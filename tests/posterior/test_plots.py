@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from bqvi.calls.coordinates import make_coordinates
-from bqvi.posterior import Posterior, plots
+from bqvi.posterior import Posterior
 from gp.measures import GaussianMixture
 
 
@@ -27,31 +27,31 @@ def posterior(fixed=False):
 
 
 def test_corner():
-    figure = plots.corner(posterior(), Figure(), truth=[0.0, 0.5])
+    figure = posterior().plot(Figure(), truth=[0.0, 0.5])
     panels = figure.axes
     assert len(panels) == 4
     assert [ax.get_xlabel() for ax in panels[2:]] == ["a", "b"]
     assert panels[2].lines[-1].get_ydata()[0] == 0.5  # the truth of b
     given = Figure()
-    assert plots.corner(posterior(fixed=True), given, parameters=["x0"]) is given
+    assert posterior(fixed=True).plot(given, parameters=["x0"]) is given
     assert len(given.axes) == 1
     with pytest.raises(ValueError, match="one or more of a, b"):
-        plots.corner(posterior(), Figure(), parameters=["c"])
+        posterior().plot(Figure(), parameters=["c"])
 
 
 def test_pyplot_is_left_alone():
     if "matplotlib.pyplot" in sys.modules:
         pytest.skip("another test has loaded pyplot")
-    plots.corner(posterior(), Figure())
+    posterior().plot(Figure())
     assert "matplotlib.pyplot" not in sys.modules
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda p: plots.corner(p, Figure(), truth=[1.0]), ValueError, r"truth has shape \(1,\)"),
-        (lambda p: plots.corner(p, Figure(), truth="ab"), TypeError, "truth is 'ab'"),
-        (lambda p: plots.corner(p, Figure(), parameters="c"), ValueError, "one or more of a, b"),
+        (lambda p: p.plot(Figure(), truth=[1.0]), ValueError, r"truth has shape \(1,\)"),
+        (lambda p: p.plot(Figure(), truth="ab"), TypeError, "truth is 'ab'"),
+        (lambda p: p.plot(Figure(), parameters="c"), ValueError, "one or more of a, b"),
     ],
 )
 def test_wrong_arguments_are_refused(call, error, message):

@@ -110,6 +110,8 @@ def test_a_run_of_another_door_or_format(saved, tmp_path, monkeypatch):
         checkpoint.resumed(path, "other", {})
     with pytest.raises(ValueError, match="another version of bqvi"):
         checkpoint.resumed(path, door, {})
+    with pytest.raises(ValueError, match="another version of bqvi: prior_of_today is not in it"):
+        checkpoint.resumed(path, door, {}, {"prior_of_today": "5b8f"})
     monkeypatch.setattr(checkpoint, "_FORMAT", 99)
     with pytest.raises(ValueError, match=r"run.npz is a saved run of format 3; this version reads 99"):
         opened(case, path)
