@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from bqvi.calls.bounds import vector_of
-from bqvi.calls.coordinates import make_coordinates
-from bqvi.calls.function import AUTODIFF, LOG_JOINT, Range
-from bqvi.calls.parameters import VectorLayout, by_name, in_order
+from bqvi.calls.coordinates import make_coordinates, vector_of
+from bqvi.calls.function import AUTODIFF, LOG_JOINT, Range, VectorLayout, by_name, in_order
 from bqvi.calls.returned import numbers_in
 from bqvi.posterior import Posterior
 from bqvi.records import fingerprint

@@ -13,7 +13,7 @@ from scipy.special import gammaln
 import bqvi
 from bqvi.calls import make_coordinates
 from bqvi.calls.coordinates import VECTORS
-from bqvi.calls.parameters import VectorLayout, by_name
+from bqvi.calls.function import VectorLayout, by_name
 from bqvi.models import LogJoint
 from bqvi.priors import Joint, posed
 from gp.measures import Gaussian

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.adapters.variables import Compiled
-from bqvi.calls.bounds import names_of
-from bqvi.calls.parameters import VectorLayout, by_name, in_order
+from bqvi.calls.function import VectorLayout, by_name, in_order, names_of
 from bqvi.calls.target_model import TargetModel
 from gp.arrays import shown
 from gp.imports import needing

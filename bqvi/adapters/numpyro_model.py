@@ -15,7 +15,7 @@ import numpy as np
 
 from bqvi.adapters.jax_function import Jitted, batched, padded, require_double
 from bqvi.adapters.variables import PRIOR_DRAWS, Compiled, box_of_draws, start_within
-from bqvi.calls.parameters import VectorLayout
+from bqvi.calls.function import VectorLayout
 from bqvi.calls.target_model import TargetModel
 from gp.imports import needing
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bqvi.calls.parameters import VectorLayout
+from bqvi.calls.function import VectorLayout
 
 
 def arrays_by_name(titles: Sequence[str], rows: np.ndarray) -> dict[str, np.ndarray]:

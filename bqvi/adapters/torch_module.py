@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bqvi.calls.parameters import VectorLayout
+from bqvi.calls.function import VectorLayout
 from bqvi.calls.target_model import TargetModel
 
 if TYPE_CHECKING:

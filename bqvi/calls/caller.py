@@ -22,7 +22,7 @@ from typing import NoReturn
 import numpy as np
 
 from bqvi.calls.coordinates import VECTORS, Coordinates
-from bqvi.calls.executors import collect
+from bqvi.calls.executors import CallsUnderWay, collect
 from bqvi.calls.faults import (
     OF_ITS_CODE,
     EvaluationError,
@@ -173,6 +173,22 @@ class Caller:
             return
         for i, theta in enumerate(batch.theta[:n]):
             batch.enter(i, call(theta))
+
+    def begin(self, calls: CallsUnderWay, points: np.ndarray) -> None:
+        """Begin the calls at points (n, D), of each point by itself; `enter` takes their results."""
+        call = Call(self.function, elsewhere=True)
+        for point, theta in zip(points, self.to_user(points), strict=True):
+            calls.begin(call, (point, theta), theta)
+
+    def enter(self, ledger: Ledger, place: tuple[np.ndarray, np.ndarray], result: CallResult) -> None:
+        """Enter in the ledger the result of a call at a ``place``, a point (D,) and its theta (P,).
+
+        EvaluationError as in `evaluate`.
+        """
+        point, theta = place
+        batch = CallBatch(self, point[None], theta[None], ledger)
+        batch.enter(0, result)
+        batch.finished(first=False)
 
     def _with_slope(self, made: Evaluations, ledger: Ledger | None, budget: Budget) -> Evaluations:
         """The evaluations, once a gradient near one of them has been compared with values; both count."""

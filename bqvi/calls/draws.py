@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls.faults import OF_ITS_CODE, EvaluationError, described, is_numerical
-from bqvi.calls.function import Function, named_point
-from bqvi.calls.parameters import VectorLayout
+from bqvi.calls.function import Function, VectorLayout, named_point
 from gp.arrays import is_torch, to_numpy
 
 _NO_PLACE = (

@@ -34,10 +34,8 @@ JITTER = 1e-6
 """The variance added to that of each row, and to those of standardised coordinates."""
 
 
-def evaluation_arrays(evaluations: object) -> tuple[np.ndarray | None, ...] | None:
+def evaluation_arrays(evaluations: object) -> tuple[np.ndarray | None, ...]:
     """The arrays of the argument ``evaluations``: theta and values, then gradients and noise sds if any."""
-    if evaluations is None:
-        return None
     if not isinstance(evaluations, tuple | list) or not 2 <= len(evaluations) <= 4:
         what = type(evaluations).__name__
         if isinstance(evaluations, tuple | list):

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from bqvi.arguments import Such
-from bqvi.calls.bounds import names_of, vector_of
-from bqvi.calls.function import Function, GradientWithValue
+from bqvi.calls.coordinates import vector_of
+from bqvi.calls.function import Function, GradientWithValue, names_of
 from bqvi.calls.settings import INTERVALS
 from gp.arrays import Array, shown
 

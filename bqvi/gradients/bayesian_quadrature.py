@@ -182,9 +182,11 @@ class BayesianQuadrature(Checked):
         waiting : points theta (k, D) under evaluation.
         """
         frame = WhitenedFrame.of(q)
-        _, known, kept = self._process(model, frame, memory, self.nodes)
-        nodes = self._nodes(n, len(frame.mean), rng, _informed(frame, known, kept, frame.whiten(waiting)))
-        return frame.points(nodes), kept
+        known = None
+        if len(memory):
+            _, known, memory = self._process(model, frame, memory, self.nodes)
+        nodes = self._nodes(n, len(frame.mean), rng, _informed(frame, known, memory, waiting))
+        return frame.points(nodes), memory
 
     def _process(
         self, model: LogJointModel, frame: WhitenedFrame, kept: Memory, n: int
@@ -248,9 +250,8 @@ def _informed(
     """The process with points under evaluation and the model of failed ones, in the units of q."""
     if process is None:
         return None
-    return Informed(
-        process, waiting, LogisticFeasibility.near(frame, kept) if len(kept.censored.failed) else None
-    )
+    feasible = LogisticFeasibility.near(frame, kept) if len(kept.censored.failed) else None
+    return Informed(process, None if waiting is None else frame.whiten(waiting), feasible)
 
 
 def _beyond(frame: WhitenedFrame, found: Evaluations, kept: Memory) -> bool:

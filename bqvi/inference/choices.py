@@ -108,12 +108,12 @@ def check_model(model: Model, data: Any, method: str | Estimator, family: str) -
 def problem_of(
     model: Model,
     data: Data,
+    estimator: Estimator,
     method: str | Estimator,
     named: Method | None,
     minibatch: Strategy | int | str | None,
     schedule: Schedule | None,
     geometry: Geometry | None,
-    samples: int | None,
 ) -> LoopProblem:
     """The problem of the loop; ValueError or TypeError where choices exclude each other or the model.
 
@@ -121,12 +121,11 @@ def problem_of(
 
     Parameters
     ----------
-    model, data : the model, and N rows of its data. method : the estimator or its name.
+    model, data : the model, and N rows of its data. estimator : as of `estimator_of`.
+    method : the estimator or its name.
     minibatch : a strategy, S, the name of a strategy, or None. schedule, geometry : how far and in which
         direction q moves.
-    samples : L, draws of theta a step.
     """
-    estimator = _estimator(model, method, named, samples)
     if isinstance(estimator, Memoised) and isinstance(minibatch, int) and not isinstance(minibatch, bool):
         estimator, minibatch = Memoised(require_integer("minibatch", minibatch, 1)), None
     choices = named or defaults_for(estimator, geometry, minibatch is not None)
@@ -150,8 +149,10 @@ def problem_of(
     return problem
 
 
-def _estimator(model: Model, method: str | Estimator, named: Method | None, samples: int | None) -> Estimator:
-    """The estimator of the gradient; arguments as of `problem_of`."""
+def estimator_of(
+    model: Model, method: str | Estimator, named: Method | None, samples: int | None
+) -> Estimator:
+    """The estimator of the gradient, with ``samples`` draws of theta a step; others as of `problem_of`."""
     estimator = named.estimator(samples) if named is not None else method
     if not isinstance(estimator, Estimator) or isinstance(estimator, type):
         raise TypeError(
@@ -370,16 +371,15 @@ def identity(problem: LoopProblem, family: str) -> dict[str, str | bool]:
     }
 
 
-def with_calls(model: Any, choice: Method | None, method: str | Estimator, run: Run, known: object) -> Any:
+def with_calls(model: Any, estimator: Estimator, method: str | Estimator, run: Run, known: object) -> Any:
     """The model as a ``run`` evaluates it, one of another package in the coordinates of its box.
 
     Methods that keep no evaluations begin at N(0, I) for such a model, as for any log joint.
 
     Parameters
     ----------
-    choice, method : as of `choices.problem_of`. run, known : as of `fit`, with its ``evaluations``.
+    estimator, method : as of `problem_of`. run, known : as of `fit`, with its ``evaluations``.
     """
-    estimator = method if choice is None else choice.estimator(None)
     keeps = isinstance(estimator, RememberingEstimator)
     stated = {"run.executor": run.executor, "evaluations": known, "run.errors": run.errors,
               "run.n_jobs": None if run.n_jobs == 1 else run.n_jobs}  # fmt: skip
@@ -416,7 +416,6 @@ def with_known(model: LogJoint, state: LoopState, evaluations: object, budget: i
     budget : the budget, in which the evaluations count.
     """
     arrays = evaluation_arrays(evaluations)
-    assert arrays is not None  # called only where evaluations were given
     if len(arrays) == 4:
         raise ValueError("evaluations has noise sds; give them as noise_sd of the LogJoint")
     if not hasattr(state.memory, "with_evaluations"):

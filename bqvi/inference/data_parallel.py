@@ -34,7 +34,7 @@ from bqvi.models.data import Data, n_rows, take
 from gp.arrays import Array, as_like, to_numpy
 
 
-def require_same_end(model: Model, method: Any, max_seconds: float | None) -> None:
+def require_same_end(model: Model, method: Any, max_seconds: float) -> None:
     """Raise ValueError for conditions that would end the processes of a fit at different steps.
 
     Parameters
@@ -48,7 +48,7 @@ def require_same_end(model: Model, method: Any, max_seconds: float | None) -> No
         rows.
     """
     shared = isinstance(model, DataParallel)
-    if max_seconds is None or not (shared or isinstance(method, AllReduced)) or _place()[1] == 1:
+    if not (shared or isinstance(method, AllReduced)) or _place()[1] == 1:
         return
     if shared:
         _summed((_report(True, 0),))

@@ -20,7 +20,7 @@ from bqvi.inference.beginning import searches
 from bqvi.inference.choices import (
     check_model,
     default_recorder,
-    identity,
+    estimator_of,
     problem_of,
     stop_of,
     with_calls,
@@ -161,10 +161,12 @@ def fit(
     log_joint: Any = LogJoint.of(model) if isinstance(model, TargetModel) else model
     whole: Any = settled(log_joint, data)
     check_model(whole, data, method, family)
-    whole = with_calls(whole, choice, method, run, evaluations)
-    require_same_end(whole, method, run.max_seconds)
+    estimator = estimator_of(whole, method, choice, samples)
+    whole = with_calls(whole, estimator, method, run, evaluations)
+    if run.max_seconds is not None:
+        require_same_end(whole, method, run.max_seconds)
     data = whole.check(data)
-    problem = problem_of(whole, data, method, choice, minibatch, schedule, geometry, samples)
+    problem = problem_of(whole, data, estimator, method, choice, minibatch, schedule, geometry)
     defaults = choice or defaults_for(method, geometry, minibatch is not None)
     if isinstance(problem.estimator, BayesianQuadrature) and not is_tested(problem):
         defaults = replace(defaults, tolerance=None)
@@ -184,11 +186,11 @@ def fit(
     first = [replace(start(problem, q, one), begins=begins) for q, one in zip(qs, generators, strict=True)]
     if evaluations is not None and resume is None:
         first = [with_known(problem.model, state, evaluations, budget) for state in first]
-    settings = identity(problem, family)
-    runs = tuple(FitRun(problem, records, settings, state) for state in first)
+    runs = tuple(FitRun(problem, records, family, state) for state in first)
     engine: Any = StartsRun(runs) if starts > 1 else runs[0]
-    before = None if resume is None else _before(resume, first[0], starts, settings)
-    state = None if before is None else engine.resumed(before)
+    state = None
+    if resume is not None:
+        state = engine.resumed(_before(resume, first[0], starts, runs[0].settings))
     return Steps(engine, state, run, evaluations is not None and resume is None)
 
 

@@ -36,6 +36,7 @@ from bqvi.gradients.settings import DESIGN
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference.asked import account_of, asking, beginning_of, chosen, due, require_asked
 from bqvi.inference.beginning import begins, begun
+from bqvi.inference.choices import identity
 from bqvi.inference.convergence import Settled, has_converged, is_tested, judged, tried
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import Records, closed, has_settled, recorded, reopened, step, with_evaluations
@@ -85,7 +86,7 @@ class FitRun:
 
     Parameters
     ----------
-    problem, records, settings : the problem, its records, and the choices in words.
+    problem, records : the problem, and its records. family : of q, by name.
     first : the state before the first step.
     ledger : the ledger of evaluations; a new one by default.
     """
@@ -94,11 +95,11 @@ class FitRun:
         self,
         problem: LoopProblem,
         records: Records,
-        settings: Mapping[str, str | bool],
+        family: str,
         first: LoopState,
         ledger: Ledger | None = None,
     ) -> None:
-        self.problem, self.records, self.settings, self.first = problem, records, settings, first
+        self.problem, self.records, self.family, self.first = problem, records, family, first
         self.ledger = Ledger(getattr(first.q, "dimension", 1)) if ledger is None else ledger
         self._numbers: Any = None
         """The state of the random numbers before the step under way."""
@@ -112,10 +113,15 @@ class FitRun:
     def small(self) -> bool:
         return isinstance(self.problem.estimator, RememberingEstimator)
 
+    @cached_property
+    def settings(self) -> dict[str, str | bool]:
+        """The choices in words, by which a run that is resumed is compared."""
+        return identity(self.problem, self.family)
+
     def within(self, budget: int | None) -> FitRun:
         """Return the run with another budget."""
         records = replace(self.records, stop=replace(self.records.stop, budget=budget))
-        return FitRun(self.problem, records, self.settings, self.first, self.ledger)
+        return FitRun(self.problem, records, self.family, self.first, self.ledger)
 
     def init(self) -> LoopState:
         return self.first

@@ -58,7 +58,7 @@ class StartsRun:
 
     def __init__(self, runs: tuple[FitRun, ...]) -> None:
         self._runs = tuple(
-            FitRun(run.problem, run.records, run.settings, run.first, runs[0].ledger) for run in runs
+            FitRun(run.problem, run.records, run.family, run.first, runs[0].ledger) for run in runs
         )
         self._under_way = self._runs[0]
 

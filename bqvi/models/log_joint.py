@@ -17,9 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from bqvi.calls import HERE, Coordinates, Function, Run, TargetModel, make_coordinates
-from bqvi.calls.bounds import Bound
-from bqvi.calls.function import AUTODIFF, STATED
-from bqvi.calls.parameters import ByName, by_name
+from bqvi.calls.coordinates import Bound
+from bqvi.calls.function import AUTODIFF, STATED, ByName, by_name
 from bqvi.families import Gaussian
 from bqvi.families.family import FamilyOrPoint
 from bqvi.models.data import Data, as_numbers
@@ -71,7 +70,7 @@ class LogJoint:
     Parameters
     ----------
     log_joint : (L, P) -> (L,), or with ``vectorised=False`` (P,) -> a number; or a function of the parameters
-        by name (`bqvi.calls.parameters`), of arrays (L,), or numbers. It may return (value, deviation) where
+        by name (`bqvi.calls.function`), of arrays (L,), or numbers. It may return (value, deviation) where
         values are noisy, for 'bq'
     dimension : the number P of parameters, where neither bounds nor prior have it
     log_likelihood, prior : both in the place of ``log_joint``: a function as that, and distributions of SciPy

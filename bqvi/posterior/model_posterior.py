@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bqvi.calls.parameters import VectorLayout
+from bqvi.calls.function import VectorLayout
 from bqvi.importance import Proposal
 from bqvi.posterior.posterior import Posterior
 

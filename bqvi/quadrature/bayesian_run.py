@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,11 @@ class BayesianRun:
         self.problem, self.method, self.caller = problem, method, problem.integrand
         self.tolerance, self.seconds = tolerance, seconds
         self.ledger = Ledger(problem.measure.dimension)
-        self.identity = identity(problem.integrand, problem.measure, method, problem.log_volume)
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What tells the integral from others, by which a run that is resumed is compared."""
+        return identity(self.problem.integrand, self.problem.measure, self.method, self.problem.log_volume)
 
     def init(self) -> IntegrationState:
         return bayesian.initial_state(self.problem)

@@ -195,7 +195,7 @@ def integrate(
     if not callable(noise_sd):  # the process has the noise then, not each value
         function = replace(function, noise_sd=None)
     integrand = Caller(function, run=run)
-    number, known = whole_seed(seed), evaluation_arrays(evaluations)
+    number, known = whole_seed(seed), None if evaluations is None else evaluation_arrays(evaluations)
     if method in SAMPLING:
         run.refuse(f"method {method!r}", "max_seconds")
         sampled = SamplingRun(integrand, inside, budget, method, replicates, number, log_volume)

@@ -6,8 +6,7 @@ with its ``steps``.
 """
 
 from bqvi.runs.checkpoint import Checkpoint, resumed
-from bqvi.runs.door import Door, door
-from bqvi.runs.driver import Steps
+from bqvi.runs.driver import Door, Steps, door
 from bqvi.runs.engine import Engine, RunStatus
 from bqvi.runs.exits import Ended, RunError, RunExit, RunInterrupted, RunStopped
 from bqvi.runs.trace import Trace

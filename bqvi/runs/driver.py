@@ -1,4 +1,6 @@
-"""The driver of all engines: a run under way.
+"""The driver of all engines: the form of a door, and a run under way.
+
+A call of a door runs to the end; its `steps` returns the run, an iterator of states.
 
     while finished(state) is None:  state = step(state)         and then  result(state)
 
@@ -14,20 +16,23 @@ begins with them again. `Steps.ask` and `Steps.tell` do the same for evaluations
 
 from __future__ import annotations
 
+import functools
+import inspect
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
+from bqvi.arguments import checked, ways
 from bqvi.calls import HERE, Run
+from bqvi.calls.executors import CallsUnderWay
 from bqvi.calls.given import told
+from bqvi.calls.returned import CallResult
 from bqvi.calls.table import matched
-from bqvi.calls.workers import Workers
 from bqvi.runs.checkpoint import require_unused
 from bqvi.runs.engine import Asked, Engine
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
@@ -35,8 +40,11 @@ from bqvi.runs.progress import ProgressLine
 from bqvi.runs.verified import OtherFunctionError, compare, require_verifiable
 from gp.arrays import Array
 from gp.checks import require_integer
+from gp.imports import needing
+from gp.suggestions import require_known
 from gp.threads import single_threaded, users_threads
 
+_P = ParamSpec("_P")
 _S = TypeVar("_S")
 _R = TypeVar("_R")
 
@@ -112,7 +120,8 @@ class Steps(Generic[_S, _R]):
         self._saved_at = -float("inf")
         if run.progress or run.checkpoint is not None:
             engine.ledger.on_return = self._on_return
-        self._workers = None if run.workers is None else Workers(self._asking().caller, run.workers)
+        self._calls = None if run.workers is None else CallsUnderWay(self._asking().caller.run)
+        """The calls of workers."""
 
     def __repr__(self) -> str:
         checkpoint = self._engine.checkpoint(self.state)
@@ -183,10 +192,10 @@ class Steps(Generic[_S, _R]):
         if self._run.progress and self._line is None:
             self._line = ProgressLine(engine.status(self.state))
         before, self._stepped = self.state, True
-        if self._workers is None or self._alone():
+        if self._calls is None or self._alone():
             reached = engine.step(self.state)
         else:
-            self._use_workers(self._workers)
+            self._use_workers(self._calls)
             reached = self._collected()
         # in one assignment, so that an interrupt finds the evaluations in one of the two places
         self._held = (reached, True)
@@ -213,23 +222,26 @@ class Steps(Generic[_S, _R]):
             engine.ledger.take()
             self._held = (self.state, False)
 
-    def _use_workers(self, workers: Workers) -> None:
+    def _use_workers(self, calls: CallsUnderWay) -> None:
         """Begin evaluations on idle workers, and use those that have returned.
 
         Where the engine has no further point, the evaluations under way are awaited, and it is asked again.
         """
-        free = workers.count - len(workers)
+        free = (self._run.workers or 0) - len(calls)
         if free and not self._draining:
             points = self._next(free)
-            workers.begin(points)
+            self._asking().caller.begin(calls, points)
             self._draining = not len(points)
-            if self._draining and not len(workers) and self._engine.finished(self.state) is None:
+            if self._draining and not len(calls) and self._engine.finished(self.state) is None:
                 raise RuntimeError("the run asks for no further point and has not finished: an error in bqvi")
-        while len(workers):
-            workers.take(self._engine.ledger)
+        while len(calls):
+            calls.take(self._enter)
             if not self._draining:
                 return
         self._draining = False
+
+    def _enter(self, place: tuple[np.ndarray, np.ndarray], result: CallResult) -> None:
+        self._asking().caller.enter(self._engine.ledger, place, result)
 
     def _alone(self) -> bool:
         """Whether the engine has steps to make before it can be asked for points."""
@@ -274,7 +286,7 @@ class Steps(Generic[_S, _R]):
         reason) and all points have values. A resumed run returns points again that have no values.
         """
         require_integer("count", count, 1)
-        if self._workers is not None:
+        if self._calls is not None:
             raise RuntimeError("ask was called on a run with workers, which evaluates by itself")
         engine = self._asking()
         with self._exits():
@@ -367,8 +379,8 @@ class Steps(Generic[_S, _R]):
 
     def _ended(self, error: BaseException) -> RunError | RunInterrupted | RunExit | RunStopped:
         """The exception that replaces ``error``, after its evaluations were added to the state."""
-        if self._workers is not None:
-            self._workers.end(self._engine.ledger, wait=isinstance(error, Exception))
+        if self._calls is not None:
+            self._calls.end(self._enter, wait=isinstance(error, Exception))
         try:
             reached = self._collected()
         except Exception:  # the engine cannot use the evaluations of the failed step; those before are kept
@@ -388,5 +400,53 @@ class Steps(Generic[_S, _R]):
                 written = self._run.checkpoint
         checkpoint = self._engine.checkpoint(reached)
         why = FAILED if isinstance(error, Exception) else _INTERRUPTED
-        result = partial(self._engine.result, reached, why)
+        result = functools.partial(self._engine.result, reached, why)
         return exit_of(error, checkpoint, self._engine.status(reached), result, written)
+
+
+class Door(Protocol[_P, _S, _R]):
+    """A front door; its `steps` takes the same arguments."""
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Run to the end."""
+
+    def steps(self, *args: _P.args, **kwargs: _P.kwargs) -> Steps[_S, _R]:
+        """The run, an iterator over its states, with checked arguments and before any evaluation."""
+
+
+def door(result: type[_R]) -> Callable[[Callable[_P, Steps[_S, _R]]], Door[_P, _S, _R]]:
+    """Make a front door from a function that checks its arguments and returns the run.
+
+    The function's name, signature and docstring are the door's; ``result`` is what the door returns.
+    """
+
+    def made(begin: Callable[_P, Steps[_S, _R]]) -> Door[_P, _S, _R]:
+        signature = inspect.signature(begin)
+        anything: Any = begin
+
+        @functools.wraps(begin)
+        def steps(*args: _P.args, **kwargs: _P.kwargs) -> Steps[_S, _R]:
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError:
+                require_known(begin.__name__, kwargs, tuple(signature.parameters), ways(begin))
+                return begin(*args, **kwargs)  # Python's own message, of what is missing or too much
+            bound.apply_defaults()
+            with needing():
+                return anything(**checked(begin, bound.arguments))
+
+        @functools.wraps(begin)
+        def drive(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            run = steps(*args, **kwargs)
+            try:
+                return run.finish()
+            except RunInterrupted as ended:  # a script that is interrupted ends in this message alone
+                raise ended.with_traceback(None) from None
+
+        found: Any = drive
+        found.__annotations__ = {**begin.__annotations__, "return": result.__name__}
+        found.__signature__ = signature.replace(return_annotation=result)
+        found.steps = steps
+        return cast(Door[_P, _S, _R], found)
+
+    return made

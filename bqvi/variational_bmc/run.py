@@ -25,10 +25,9 @@ from bqvi.calls import (
     TargetModel,
     make_coordinates,
 )
-from bqvi.calls.bounds import Bound
-from bqvi.calls.function import CHEAP_MODEL
+from bqvi.calls.coordinates import Bound
+from bqvi.calls.function import CHEAP_MODEL, VectorLayout, in_order
 from bqvi.calls.given import evaluation_arrays, given, held_out, selected
-from bqvi.calls.parameters import VectorLayout, in_order
 from bqvi.calls.target_model import box_around, require_alone
 from bqvi.priors import BOUNDS, posed
 from bqvi.records import named
@@ -73,7 +72,7 @@ def vbmc(
 
     Parameters
     ----------
-    log_joint : a function of theta (P,), or of the parameters by name (`bqvi.calls.parameters`), that returns
+    log_joint : a function of theta (P,), or of the parameters by name (`bqvi.calls.function`), that returns
         the log of prior times likelihood, -inf where that is zero. It may return (value, sd) where values are
         noisy, and after these a dict of numbers, text and arrays, which is kept with the evaluation in
         ``result.evaluations.by_products`` and in saved runs. Or a `TargetModel` of `bqvi.adapters`, which has
@@ -145,7 +144,7 @@ def vbmc(
     chosen = design or USUAL
     if chosen.acquisition is not None:
         require_one_of("design.acquisition", chosen.acquisition, ("imiqr", "viqr"))
-    evaluations, errors, usual = evaluation_arrays(evaluations), run.errors or "numerical", None
+    errors, usual = run.errors or "numerical", None
     names, cheap = None, chosen.cheap
     if isinstance(log_joint, TargetModel):
         require_alone(
@@ -198,11 +197,13 @@ def _begun(
 ) -> tuple[Any, Any]:
     """The engine, with a first phase where there is a cheap model, and the state to go on from, or None."""
     begins: Any = expensive if cheap is None else _cheap_first(cheap, expensive, start)
-    same, records = {"prior": expensive.target.identity["prior"]}, RECORDS | named(OnCheap)
-    before = None if resume is None else resumed(resume, DOOR, records, same).state
-    if cheap is None and isinstance(before, OnCheap):
-        raise ValueError("the run to resume ended on its cheap model: give cheap")
-    state = None if before is None else begins.resumed(before)
+    state = None
+    if resume is not None:
+        same, records = {"prior": expensive.target.function.range.prior}, RECORDS | named(OnCheap)
+        before = resumed(resume, DOOR, records, same).state
+        if cheap is None and isinstance(before, OnCheap):
+            raise ValueError("the run to resume ended on its cheap model: give cheap")
+        state = begins.resumed(before)
     return expensive if cheap is None else TwoPhases(begins, OnCheap), state
 
 
@@ -283,7 +284,7 @@ def _given(target: Caller, evaluations: Any, budget: int) -> tuple[Evaluations, 
     """The evaluations that are given and used, and those that are held out or None."""
     if evaluations is None:
         return Evaluations.none(target.dimension), None
-    known = given(target, *evaluations)
+    known = given(target, *evaluation_arrays(evaluations))
     made = selected(known, budget, target.noise_unknown)
     return made, held_out(known, made, target.noise_unknown)
 
