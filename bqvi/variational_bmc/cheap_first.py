@@ -1,7 +1,7 @@
 """A run on a cheap model of the log joint, then one on the log joint, which begins with its posterior.
 
     OnCheap(state) --the steps of a run on the cheap model, until it ends--> CheapModel, q, frame
-                   --begun--> the first state on the log joint: that frame, and in the prior mean the cheap
+                   --_begun--> the first state on the log joint: that frame, and in the prior mean the cheap
                               model's posterior mean (`surrogate`)
 
 The first points of the log joint are draws of that q, and as many points of the plausible box, in case the
@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.calls import Budget, Evaluations
+from bqvi.calls import Budget, Evaluations, Ledger
 from bqvi.runs import Checkpoint, RunStatus
 from bqvi.variational_bmc.correction import proposal_of
 from bqvi.variational_bmc.diagnostics import about_width
+from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.state import CheapModel, State
 from bqvi.variational_bmc.vbmc_run import DOOR, VBMCRun
 
@@ -38,7 +39,7 @@ class OnCheap:
 
 
 class CheapFirst:
-    """The run on the cheap model as the first phase of a run (:class:`bqvi.runs.two_phases.First`).
+    """The engine of both runs, one after the other (:class:`bqvi.runs.Engine`).
 
     Parameters
     ----------
@@ -46,11 +47,10 @@ class CheapFirst:
     given : the number of first points of the run on the log joint that the user gave.
     """
 
-    alone = True
-    advice = "resume it"
+    small = True
 
     def __init__(self, cheap: VBMCRun, expensive: VBMCRun, given: int) -> None:
-        self._cheap, self.second, self._given = cheap, expensive, given
+        self._cheap, self._expensive, self._given = cheap, expensive, given
         self.ledger = cheap.ledger = expensive.ledger
         self.caller = expensive.caller
 
@@ -63,21 +63,22 @@ class CheapFirst:
             return OnCheap(self._cheap.resumed(state.state))
         if state.cheap is None:
             raise ValueError("resume was run without a cheap model: leave cheap out, or start anew")
-        return self.second.resumed(state)
+        return self._expensive.resumed(state)
 
-    def step(self, state: OnCheap) -> State | OnCheap:
+    def step(self, state: State | OnCheap) -> State | OnCheap:
         """Take a step on the cheap model or, once that run has ended, hand over to the log joint."""
+        if not isinstance(state, OnCheap):
+            return self._expensive.step(state)
         if self._cheap.finished(state.state) is None:
             state = OnCheap(self._cheap.step(state.state))
-        return state if self._cheap.finished(state.state) is None else self.second_start(state)
+        return state if self._cheap.finished(state.state) is None else self._begun(state.state)
 
-    def second_start(self, state: OnCheap) -> State:
+    def _begun(self, last: State) -> State:
         """The first state on the log joint, given the last on the cheap model."""
-        last = state.state
         q, frame = last.q, last.frame
-        used = q is not None and not about_width(frame.measure(q), self.second.coordinates)
+        used = q is not None and not about_width(frame.measure(q), self._expensive.coordinates)
         cheap = CheapModel(last.evaluations, frame, last.psi, used)
-        first = replace(self.second.first, cheap=cheap, seconds=last.seconds)
+        first = replace(self._expensive.first, cheap=cheap, seconds=last.seconds)
         if q is None or not used:
             return first
         first = replace(first, frame=frame, q=q, mean=last.mean, covariance=last.covariance)
@@ -85,35 +86,59 @@ class CheapFirst:
         count = (len(designed) + 1) // 2
         if not count:
             return first
-        draws = proposal_of(q).draws(count, self.second.seed)
+        draws = proposal_of(q).draws(count, self._expensive.seed)
         draws[0] = q.mean
         return replace(first, pending=np.concatenate([given, frame.out(draws), designed[:-count]]))
 
-    def budget_of(self, state: OnCheap) -> Budget:
-        """The budget of the log joint, all of which remains."""
-        return self.second.budget_of(self.second.first)
+    def finished(self, state: State | OnCheap) -> str | None:
+        return None if isinstance(state, OnCheap) else self._expensive.finished(state)
 
-    def kept(self, state: OnCheap) -> None:
-        """No evaluations of the log joint."""
+    def result(self, state: State | OnCheap, reason: str) -> VBMCResult:
+        """The result of the second run; ValueError where that has not begun."""
+        if isinstance(state, OnCheap):
+            raise ValueError(f"the run ended {self.status(state).place}: resume it")
+        return self._expensive.result(state, reason)
 
-    def require_consistent(self, before: OnCheap, after: OnCheap) -> None:
-        """Raise EvaluationError where given gradients are not those of the values."""
-        self._cheap.require_consistent(before.state, after.state)
+    def with_evaluations(self, state: State | OnCheap, evaluations: Evaluations) -> State | OnCheap:
+        if isinstance(state, OnCheap):
+            return OnCheap(self._cheap.with_evaluations(state.state, evaluations))
+        return self._expensive.with_evaluations(state, evaluations)
 
-    def with_evaluations(self, state: OnCheap, evaluations: Evaluations) -> OnCheap:
-        """The state with evaluations of a step that was cut short."""
-        return OnCheap(self._cheap.with_evaluations(state.state, evaluations))
-
-    def checkpoint(self, state: OnCheap) -> Checkpoint:
-        """The state together with the arguments of its run."""
+    def checkpoint(self, state: State | OnCheap) -> Checkpoint:
+        if not isinstance(state, OnCheap):
+            return self._expensive.checkpoint(state)
         settings = self._cheap.checkpoint(state.state).settings
         return Checkpoint(DOOR, settings, state, 0, n_cheap_evaluations=state.state.n_evaluations)
 
-    def recorded(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The ``checkpoint`` unchanged, as states on the log joint contain the cheap model."""
-        return checkpoint
-
-    def status(self, state: OnCheap) -> RunStatus:
-        """The progress of the run on the cheap model."""
+    def status(self, state: State | OnCheap) -> RunStatus:
+        if not isinstance(state, OnCheap):
+            return self._expensive.status(state)
         found = replace(self._cheap.status(state.state), unit="evaluations of the cheap model")
         return replace(found, where=f"{found.place}, before any of the log joint")
+
+    def budget_of(self, state: State | OnCheap) -> Budget:
+        """The budget of the log joint, all of which remains in the first run."""
+        return self._expensive.budget_of(self._expensive.first if isinstance(state, OnCheap) else state)
+
+    def kept(self, state: State | OnCheap) -> Evaluations | None:
+        return None if isinstance(state, OnCheap) else self._expensive.kept(state)
+
+    def require_consistent(self, before: State | OnCheap, after: State | OnCheap) -> None:
+        if isinstance(before, OnCheap) and isinstance(after, OnCheap):
+            self._cheap.require_consistent(before.state, after.state)
+        elif not isinstance(before, OnCheap) and not isinstance(after, OnCheap):
+            self._expensive.require_consistent(before, after)
+
+    def again(self, state: State, points: np.ndarray, ledger: Ledger) -> Evaluations:
+        return self._expensive.again(state, points, ledger)
+
+    def alone(self, state: State | OnCheap) -> bool:
+        """Whether steps have to be made before the run can be asked for points: those of the first run."""
+        return isinstance(state, OnCheap)
+
+    def pending(self, state: State | OnCheap) -> np.ndarray:
+        """Points (m, D) that were chosen and have no values yet: none in the first run."""
+        return np.zeros((0, self.caller.dimension)) if isinstance(state, OnCheap) else state.pending
+
+    def with_more(self, state: State, count: int) -> State:
+        return self._expensive.with_more(state, count)

@@ -32,7 +32,6 @@ from bqvi.calls.target_model import box_around, require_alone
 from bqvi.priors import BOUNDS, posed
 from bqvi.records import named
 from bqvi.runs import Ended, Steps, door, resumed
-from bqvi.runs.two_phases import TwoPhases
 from bqvi.variational_bmc.cheap_first import CheapFirst, OnCheap
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.settings import CHEAP
@@ -204,7 +203,7 @@ def _begun(
         if cheap is None and isinstance(before, OnCheap):
             raise ValueError("the run to resume ended on its cheap model: give cheap")
         state = begins.resumed(before)
-    return expensive if cheap is None else TwoPhases(begins, OnCheap), state
+    return begins, state
 
 
 def _first_count(target: Caller, chosen: Design, budget: int) -> int:
