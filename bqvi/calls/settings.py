@@ -74,7 +74,7 @@ class LaplaceSearchSettings:
 
 @dataclass(frozen=True)
 class IntervalSettings:
-    """The defaults of plausible intervals (:mod:`bounds`, :mod:`target_model`)."""
+    """The defaults of plausible intervals (:mod:`coordinates`, :mod:`target_model`)."""
 
     margin: float = 0.01
     """The distance by which a plausible bound is moved off the hard bound that it lies on, in widths."""
