@@ -76,6 +76,7 @@ class ModelPosterior(Posterior):
         return np.concatenate([np.reshape(named[name], (len(theta), -1)) for name in self.shapes], axis=1)
 
     def recorded(self) -> Self:
+        """The posterior with what a file has of it, which are draws of the model's variables."""
         return dataclasses.replace(self, kept=self._table)
 
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> np.ndarray:

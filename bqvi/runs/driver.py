@@ -121,7 +121,6 @@ class Steps(Generic[_S, _R]):
         if run.progress or run.checkpoint is not None:
             engine.ledger.on_return = self._on_return
         self._calls = None if run.workers is None else CallsUnderWay(self._asking().caller.run)
-        """The calls of workers."""
 
     def __repr__(self) -> str:
         checkpoint = self._engine.checkpoint(self.state)
