@@ -188,9 +188,7 @@ def fit(
         first = [with_known(problem.model, state, evaluations, budget) for state in first]
     runs = tuple(FitRun(problem, records, family, state) for state in first)
     engine: Any = StartsRun(runs) if starts > 1 else runs[0]
-    state = None
-    if resume is not None:
-        state = engine.resumed(_before(resume, first[0], starts, runs[0].settings))
+    state = None if resume is None else engine.resumed(_before(resume, first[0], starts, runs[0].settings))
     return Steps(engine, state, run, evaluations is not None and resume is None)
 
 
