@@ -152,7 +152,7 @@ def problem_of(
 def estimator_of(
     model: Model, method: str | Estimator, named: Method | None, samples: int | None
 ) -> Estimator:
-    """The estimator, with ``samples`` draws a step; ``model``, ``method``, ``named`` are as of `problem_of`."""
+    """The estimator, with ``samples`` draws a step; ``model``, ``method``, ``named`` as of `problem_of`."""
     estimator = named.estimator(samples) if named is not None else method
     if not isinstance(estimator, Estimator) or isinstance(estimator, type):
         raise TypeError(
