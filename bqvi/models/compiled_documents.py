@@ -2,7 +2,9 @@
 
 Importing numba takes a second, and compiling takes half a minute once for an installation. This module is
 therefore imported only for data that are large enough. Without numba it runs as plain Python with the same
-results, which only tests use.
+results, which only tests use. One body for both, array expressions for one document, takes 1.4 to 1.7 times
+as long as these loops when it is compiled, and as NumPy 2.3 to 5.3 times as long as the blocks of
+`document_step` (2,000 documents of 100 words, K = 100 and 20).
 
 The digamma function psi(x) is taken from psi(x + 6), which its asymptotic series gives to rounding:
 

@@ -43,24 +43,10 @@ from gp.checks import Seed, generator, require_above, require_columns
 
 _PART = 1 << 14
 """The number of documents that are read at once."""
+_TOGETHER = 32
+"""The number of documents in a block from which those that converge late are put into new blocks."""
 _BLOCK_ENTRIES = 1 << 18
 """The entries of a block's table (b, L, K): in single precision 1 MiB, a core's second-level cache."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """Documents of about the same number of distinct words, padded with counts of zero."""
-
-    rows: np.ndarray
-    """The indices (b,) of the documents in the corpus."""
-    words: np.ndarray
-    """(b, L)."""
-    counts: np.ndarray
-    """(b, L)."""
-    entries: np.ndarray
-    """The positions (b, L) of the counts among the corpus' stored numbers."""
-    shown: np.ndarray
-    """(b, L), False where padded."""
 
 
 def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sparse.csr_array:
@@ -102,33 +88,28 @@ def word_totals(counts: scipy.sparse.csr_array, weights: np.ndarray) -> np.ndarr
     return total
 
 
-def blocks(counts: scipy.sparse.csr_array, n_topics: int) -> Iterator[Block]:
-    """All documents, those with few distinct words first."""
-    lengths = np.diff(counts.indptr)
+def blocks(
+    counts: scipy.sparse.csr_array, documents: np.ndarray, n_topics: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The ``documents``, those with few distinct words first, in blocks of about the same number of them.
+
+    Each block has the indices (b,) of its documents, and the positions (b, L) of their counts among the
+    stored numbers; where it is padded, the position behind these.
+    """
+    lengths = np.diff(counts.indptr)[documents]
     order = np.argsort(lengths, kind="stable")
+    documents, lengths = documents[order], lengths[order]
     start = 0
-    while start < len(order):
-        stop = start + 1
+    while start < len(lengths):
         # A block ends where one more document would make its table too large, or more than a quarter padding.
-        while stop < len(order):
-            longest = lengths[order[stop]]
-            too_large = (stop + 1 - start) * longest * n_topics > _BLOCK_ENTRIES
-            if too_large or lengths[order[start]] < 0.75 * longest - 8:
-                break
-            stop += 1
-        yield _block(counts, order[start:stop], lengths)
+        sizes = np.arange(1, len(lengths) - start + 1) * lengths[start:] * n_topics
+        longest = (lengths[start] + 8) / 0.75
+        within = (sizes <= _BLOCK_ENTRIES) & (lengths[start:] <= longest)
+        stop = start + max(1, int(within.sum()))
+        rows, own = documents[start:stop], lengths[start:stop]
+        place = np.arange(max(1, int(own[-1])))
+        yield rows, np.where(place < own[:, None], counts.indptr[rows][:, None] + place, counts.nnz)
         start = stop
-
-
-def _block(counts: scipy.sparse.csr_array, rows: np.ndarray, lengths: np.ndarray) -> Block:
-    within = np.arange(max(1, int(lengths[rows].max())))
-    shown = within < lengths[rows][:, None]
-    entries = np.where(shown, counts.indptr[rows][:, None] + within, 0)
-    if not len(counts.data):
-        zeros = np.zeros(entries.shape)
-        return Block(rows, zeros.astype(np.intp), zeros, entries, shown)
-    words = np.where(shown, counts.indices[entries], 0)
-    return Block(rows, words, np.where(shown, counts.data[entries], 0.0), entries, shown)
 
 
 def log_multinomial_coefficients(counts: scipy.sparse.csr_array) -> np.ndarray:
@@ -167,6 +148,8 @@ _FLOOR: dict[np.dtype, Any] = {
     np.dtype(np.float64): np.float64(-340.0),
 }
 """The least exponent by type: the square of its exponential is representable in that type."""
+
+
 _COMPILED_ENTRIES = 1 << 14
 """The number of entries of a table, read in each pass, from which compiled loops are used: importing numba
 takes as long as some hundred passes over such a table."""
@@ -241,7 +224,8 @@ def document_step(
     gamma, first = np.empty((n, k)), 0
     for part in parts(counts):
         rows = slice(first, first + part.shape[0])
-        corpus = _Corpus(part, concentration, table, top)
+        places, numbers = np.append(part.indices, 0), np.append(part.data, 0.0)
+        corpus = _Corpus(part, places, numbers, concentration, table, top)
         own, ratios, bounds = _swept(
             corpus, single, None if start is None else start[rows], sweeps or Sweeps()
         )
@@ -257,71 +241,58 @@ def document_step(
 def _swept(
     corpus: _Corpus, single: np.ndarray, start: np.ndarray | None, sweeps: Sweeps
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """gamma (n, K), n_dw / p_dw of each stored count, p relative, and the bounds (n,)."""
-    counts, k = corpus.counts, len(corpus.concentration)
-    gamma, ratios, bounds = np.empty((counts.shape[0], k)), np.zeros(counts.nnz), np.zeros(counts.shape[0])
-    if worth_compiling(counts.nnz * k):
-        from bqvi.models import compiled_documents
+    """gamma (n, K), n_dw / p_dw of each stored count, p relative, and the bounds (n,).
 
-        compiled_documents.settle_documents(
-            counts.indptr,
-            counts.indices,
-            counts.data,
-            corpus.concentration,
-            corpus.table,
-            corpus.top,
+    Documents that converge late in their blocks are put together in new ones.
+    """
+    counts, alpha, k = corpus.counts, corpus.concentration, len(corpus.concentration)
+    n, words = counts.shape[0], np.asarray(counts.sum(axis=1))
+    gamma, ratios, bounds = alpha + words[:, None] / k, np.zeros(counts.nnz + 1), np.zeros(n)
+    if counts.nnz * k >= _COMPILED_ENTRIES and is_available():
+        from bqvi.models.compiled_documents import settle_documents
+
+        csr, first = (
+            (counts.indptr, counts.indices, counts.data),
             np.empty((0, k)) if start is None else start,
-            sweeps.tolerance,
-            sweeps.most,
-            sweeps.longest,
-            gamma,
-            ratios,
-            bounds,
         )
-        return gamma, ratios, bounds
-    for block in blocks(counts, k):
-        found = _best(corpus, block, single, None if start is None else start[block.rows], sweeps)
-        gamma[block.rows], bounds[block.rows] = found.gamma, found.bounds
-        ratios[block.entries[block.shown]] = found.ratios[block.shown]
-    return gamma, ratios, bounds
+        settings = sweeps.tolerance, sweeps.most, sweeps.longest
+        settle_documents(*csr, alpha, corpus.table, corpus.top, first, *settings, gamma, ratios, bounds)
+        return gamma, ratios[:-1], bounds
+    moving, left = np.arange(n), sweeps.most
+    while len(moving) and left > 1:
+        late, used = [], 0
+        for rows, entries in blocks(counts, moving, k):
+            short = words[rows].max() * sweeps.short < sweeps.tolerance
+            tables = (single if short else corpus.table)[corpus.words[entries]]
+            own = corpus.numbers[entries]
+            gamma[rows], still, made = _settled(tables, own, alpha, gamma[rows], sweeps, left)
+            late.append(rows[still])
+            used = max(used, made)
+        moving, left = np.concatenate(late), left - used
+    for rows, entries in blocks(counts, np.arange(n), k):
+        tables, own = corpus.table[corpus.words[entries]], corpus.numbers[entries]
+        level = corpus.top[corpus.words[entries]]
+        found = _evaluated(tables, own, level, alpha, gamma[rows])
+        if start is not None:
+            kept = _evaluated(tables, own, level, alpha, _sweep(tables, own, alpha, start[rows]))
+            better = (kept[2] > found[2])[:, None]
+            found = *(np.where(better, kept[i], found[i]) for i in (0, 1)), np.maximum(kept[2], found[2])
+        gamma[rows], ratios[entries], bounds[rows] = found
+    return gamma, ratios[:-1], bounds
 
 
 @dataclass(frozen=True)
 class _Corpus:
     counts: scipy.sparse.csr_array
+    words: np.ndarray
+    """The word of each stored count, and behind them that of padding."""
+    numbers: np.ndarray
+    """The counts, and behind them 0."""
     concentration: np.ndarray
     table: np.ndarray
     """(V, K), exp(E[ln beta]) relative to each word's largest."""
     top: np.ndarray
     """(V,), the logarithm of that."""
-
-
-@dataclass(frozen=True)
-class _Found:
-    gamma: np.ndarray
-    ratios: np.ndarray
-    """n_dw / p_dw, (b, L), p relative."""
-    bounds: np.ndarray
-
-
-def _best(
-    corpus: _Corpus, block: Block, single: np.ndarray, start: np.ndarray | None, sweeps: Sweeps
-) -> _Found:
-    alpha, words = corpus.concentration, block.counts.sum(axis=1)
-    tables = corpus.table[block.words]
-    anew = alpha + np.repeat(words[:, None] / len(alpha), len(alpha), axis=1)
-    short = words.max() * sweeps.short < sweeps.tolerance
-    swept = single[block.words] if short else tables
-    found = _evaluated(corpus, block, tables, _settled(swept, block.counts, alpha, anew, sweeps))
-    if start is None:
-        return found
-    kept = _evaluated(corpus, block, tables, _sweep(tables, block.counts, alpha, start))
-    better = (kept.bounds > found.bounds)[:, None]
-    return _Found(
-        np.where(better, kept.gamma, found.gamma),
-        np.where(better, kept.ratios, found.ratios),
-        np.maximum(kept.bounds, found.bounds),
-    )
 
 
 def _sweep(tables: np.ndarray, counts: np.ndarray, alpha: np.ndarray, gamma: np.ndarray) -> np.ndarray:
@@ -332,24 +303,31 @@ def _sweep(tables: np.ndarray, counts: np.ndarray, alpha: np.ndarray, gamma: np.
 
 
 def _settled(
-    tables: np.ndarray, counts: np.ndarray, alpha: np.ndarray, start: np.ndarray, sweeps: Sweeps
-) -> np.ndarray:
-    """gamma (b, K) of a block, in double precision; rows that have converged are removed from the sweeps."""
+    tables: np.ndarray, counts: np.ndarray, alpha: np.ndarray, start: np.ndarray, sweeps: Sweeps, most: int
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """gamma (b, K) of a block, in double precision; which rows still move, and the sweeps made.
+
+    Rows that have converged are removed from the sweeps, which end when few are left.
+    """
     dtype = tables.dtype
     counts, alpha, gamma = (x.astype(dtype, copy=False) for x in (counts, alpha, start))
     settled, rows = start.copy(), np.arange(len(start))
+    few = len(start) // 4 if len(start) >= _TOGETHER else 0
     tolerance = sweeps.tolerance * len(alpha)
-    for _ in range(sweeps.most // 2):
+    for made in range(2, most + 1, 2):
         once = _sweep(tables, counts, alpha, gamma)
         twice = _sweep(tables, counts, alpha, once)
         moving = np.abs(twice - once).sum(axis=1) > tolerance
         settled[rows] = twice
         if not moving.any():
-            return settled
+            return settled, rows[moving], made
         gamma = _extrapolated(gamma, once, twice, alpha, sweeps.longest)
         if not moving.all():
             rows, gamma, tables, counts = rows[moving], gamma[moving], tables[moving], counts[moving]
-    return settled
+            if len(rows) <= few and made + 2 <= most:
+                settled[rows] = gamma
+                return settled, rows, made
+    return settled, rows[:0], most
 
 
 def _extrapolated(
@@ -376,16 +354,18 @@ def _exponential(relative: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.asarray(np.exp(floored, out=floored))
 
 
-def _evaluated(corpus: _Corpus, block: Block, tables: np.ndarray, gamma: np.ndarray) -> _Found:
-    """Each document's exact bound at ``gamma``."""
-    alpha, total = corpus.concentration, gamma.sum(axis=1)
+def _evaluated(
+    tables: np.ndarray, counts: np.ndarray, level: np.ndarray, alpha: np.ndarray, gamma: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """``gamma``, n_dw / p_dw (b, L), p relative to exp(``level``), and the exact bounds (b,)."""
+    total = gamma.sum(axis=1)
     log_share = digamma(gamma)
     largest = log_share.max(axis=1, keepdims=True)
     shift = largest[:, 0] - digamma(total)
     share = _exponential(log_share - largest, gamma.dtype)
     likelihood = np.matmul(tables, share[:, :, None])[:, :, 0]
-    words = np.einsum("dl,dl->d", block.counts, np.log(likelihood) + corpus.top[block.words])
-    words += block.counts.sum(axis=1) * shift
+    words = np.einsum("dl,dl->d", counts, np.log(likelihood) + level)
+    words += counts.sum(axis=1) * shift
     divergence = ((gamma - alpha) * (log_share - digamma(total)[:, None])).sum(axis=1)
     divergence += gammaln(total) - gammaln(gamma).sum(axis=1) + gammaln(alpha).sum() - gammaln(alpha.sum())
-    return _Found(gamma, block.counts / likelihood, words - divergence)
+    return gamma, counts / likelihood, words - divergence
