@@ -1,6 +1,6 @@
 """Figures of matplotlib, and the parts that plots of runs have in common.
 
-Functions for programs draw in figures that belong to no window (`new_figure`, `new_axes`). The ``plot``
+Functions for programs draw in figures that belong to no window (`new_figure`). The ``plot``
 methods of results are for interactive use: they draw in figures of pyplot (`shown_figure`), which a notebook
 displays and ``plt.show()`` opens. No other function uses pyplot or changes its state.
 """
@@ -31,11 +31,6 @@ def new_figure(rows: int, columns: int, size: float) -> Figure:
     figure = Figure(figsize=(size * columns, size * rows), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
-
-
-def new_axes(size: float = 4.0) -> Axes:
-    """The axes of a new figure with one panel of ``size`` inches; the figure is ``axes.figure``."""
-    return new_figure(1, 1, size).subplots()
 
 
 def shown_figure(width: float, height: float) -> Figure:

@@ -23,13 +23,14 @@ from sklearn.metrics import adjusted_rand_score
 
 import bqvi
 from bqvi.families import Gaussian, Product
-from bqvi.models import GaussianMixture, Mixture, UniformWeights, component_estimates, plots
+from bqvi.models import GaussianMixture, Mixture, UniformWeights, component_estimates
 from bqvi.models.components import starting_centres
 from bqvi.models.known_covariance import KnownCovariance
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
+from experiments.models import pictures
 
 __all__ = ["clusters", "elliptical_kmeans", "experiment"]
 
@@ -188,7 +189,7 @@ def _components(results: pd.DataFrame) -> Figure:
         ax.plot(means[:, 0], means[:, 1], "x", color="black", zorder=3)
         entries = found[["variance_0", "covariance_01", "covariance_01", "variance_1"]].to_numpy(float)
         if entries.any():
-            plots.ellipses(means, entries.reshape(-1, 2, 2), ax)
+            pictures.ellipses(means, entries.reshape(-1, 2, 2), ax)
         ax.set_title(f"{name}\nadjusted Rand index {found['rand'].iloc[0]:.2f}")
     return made
 

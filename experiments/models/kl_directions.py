@@ -21,11 +21,12 @@ from scipy.special import logsumexp
 
 import bqvi
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.models import LogJoint, plots
+from bqvi.models import LogJoint
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
+from experiments.models import pictures
 
 __all__ = ["cases", "experiment", "run"]
 
@@ -167,7 +168,7 @@ def _plane(ax: Axes, rows: pd.DataFrame) -> None:
     first = rows[rows["seed"] == _SHOWN_SEED]
     variances = [float(first[first["direction"] == d]["sd"].iloc[0]) ** 2 for d in ("forward", "reverse")]
     covariances = np.stack([*(v * np.eye(2) for v in variances), _PLANE])
-    plots.ellipses(np.zeros((3, 2)), covariances, ax)
+    pictures.ellipses(np.zeros((3, 2)), covariances, ax)
     for i, patch in enumerate(ax.patches):
         patch.set_edgecolor((*drawing.COLOURS[:2], "0.6")[i // 2])
     ax.set(title=f"correlation {_CORRELATION:g}", aspect="equal", xlabel="$\\theta_1$", ylabel="$\\theta_2$")

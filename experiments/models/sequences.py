@@ -19,12 +19,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import bqvi
-from bqvi.models import CategoricalEmissions, HiddenMarkovModel, gaussian_emissions, plots
+from bqvi.models import CategoricalEmissions, HiddenMarkovModel, gaussian_emissions
 from bqvi.models.emissions import Emissions
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
+from experiments.models import pictures
 
 __all__ = [
     "ALPHABET", "LETTERS", "MOST", "draw_series", "experiment", "fitted", "held_out", "of_symbols",
@@ -205,7 +206,7 @@ def draw_series(ax: Any, times: np.ndarray, values: np.ndarray, posterior: np.nd
     """
     seen = ~np.isnan(values)
     levels = posterior[seen].T @ values[seen] / np.maximum(posterior[seen].sum(0), 1e-300)
-    plots.states(values, posterior, ax, times=times, levels=levels)
+    pictures.states(values, posterior, ax, times=times, levels=levels)
 
 
 def _first(results: pd.DataFrame) -> pd.DataFrame:

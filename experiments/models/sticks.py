@@ -15,12 +15,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import bqvi
-from bqvi.models import DirichletProcessMixture, component_estimates, plots
+from bqvi.models import DirichletProcessMixture, component_estimates
 from bqvi.models.merging import merged
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
+from experiments.models import pictures
 from experiments.problems import data
 
 __all__ = ["experiment"]
@@ -104,12 +105,12 @@ def _sticks(rows: pd.DataFrame) -> Figure:
         above.scatter(clusters.x[:, 0], clusters.x[:, 1], s=2, color="0.65", linewidths=0)
         keep = found[found["weight"] > _LEAST]
         entries = keep[["variance_0", "covariance_01", "covariance_01", "variance_1"]].to_numpy(float)
-        plots.ellipses(
+        pictures.ellipses(
             keep[["mean_0", "mean_1"]].to_numpy(float), entries.reshape(-1, 2, 2), above,
             weights=keep["weight"].to_numpy(float) ** 0.5,
         )  # fmt: skip
         above.set_title(name.replace("seven clusters", "clusters"))
-        plots.weights(
+        pictures.weights(
             found["weight"].to_numpy(float), found["deviation"].to_numpy(float), below, truth=clusters.weights
         )
     return made

@@ -15,12 +15,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
-from bqvi.models import plots
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
-from experiments.models import topic_fits, topics_folder
+from experiments.models import pictures, topic_fits, topics_folder
 
 __all__ = ["TOPICS", "experiment", "true_topics"]
 
@@ -128,7 +127,7 @@ def _pictures(results: pd.DataFrame) -> Figure:
             ax.set(xticks=[], yticks=[])
             ax.grid(False)
         line[0].set_ylabel(name, fontsize=7)
-        plots.top_words(topics[0], ax=line[-1], count=6)
+        pictures.top_words(topics[0], ax=line[-1], count=6)
         line[-1].tick_params(labelsize=6)
         line[-1].set_xlabel("")
     return made

@@ -15,7 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import bqvi
-from bqvi.models import plots
 from experiments.harness import animation, drawing, evidence
 from experiments.harness.claims import Claim
 from experiments.harness.experiment import (
@@ -26,6 +25,7 @@ from experiments.harness.experiment import (
     Table,
 )
 from experiments.harness.summaries import quartiles
+from experiments.models import pictures
 from experiments.problems import data
 from experiments.thesis import settings as thesis
 
@@ -141,7 +141,7 @@ def _mixture(ax: Axes, components: pd.DataFrame, x: np.ndarray) -> None:
     )
     weights = components["weight"].to_numpy(dtype=float)
     centres = components[["mean_0", "mean_1"]].to_numpy(dtype=float)
-    plots.ellipses(centres, np.tile(np.eye(2), (len(centres), 1, 1)), ax, weights=weights)
+    pictures.ellipses(centres, np.tile(np.eye(2), (len(centres), 1, 1)), ax, weights=weights)
     first = components.iloc[0]
     ax.set_title(f"iteration {first['iteration']:.0f}, ELBO {first['elbo']:.0f}")
     ax.set_aspect("equal")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bqvi.canvas import COLOURS, new_axes
+from bqvi.canvas import COLOURS, new_figure
 from bqvi.models.data import as_numbers
 from gp.checks import require_integer, require_shape
 from gp.imports import needing
@@ -39,7 +39,7 @@ def ellipses(
     require_shape("covariances", covariances, (len(means), 2, 2))
     shares = np.ones(len(means)) if weights is None else np.asarray(weights, float)
     require_shape("weights", shares, (len(means),))
-    ax = new_axes() if ax is None else ax
+    ax = new_figure(1, 1, 4.0).subplots() if ax is None else ax
     values, vectors = np.linalg.eigh(covariances)
     lengths = np.sqrt(np.maximum(values, 0.0))
     angles = np.degrees(np.arctan2(vectors[:, 1, 1], vectors[:, 0, 1]))
@@ -79,7 +79,7 @@ def top_words(
     if p.ndim != 1 or len(names) != len(p):
         raise ValueError(f"words has {len(names)} entries beside probabilities of shape {p.shape}")
     best = np.argsort(-p, kind="stable")[: require_integer("count", count, 1)]
-    ax = new_axes(3.0) if ax is None else ax
+    ax = new_figure(1, 1, 3.0).subplots() if ax is None else ax
     ax.barh(np.arange(len(best)), p[best], color=COLOURS[0])
     ax.set_yticks(np.arange(len(best)), [names[v] for v in best])
     ax.invert_yaxis()
@@ -110,7 +110,7 @@ def states(
     require_shape("posterior", r, (len(x), r.shape[-1]))
     t = np.arange(len(x), dtype=float) if times is None else np.asarray(times, float)
     require_shape("times", t, x.shape)
-    ax = new_axes() if ax is None else ax
+    ax = new_figure(1, 1, 4.0).subplots() if ax is None else ax
     behind = ax.twinx()
     behind.stackplot(t, r.T, colors=[COLOURS[k % len(COLOURS)] for k in range(r.shape[1])], alpha=0.25, lw=0)
     behind.set_ylim(0.0, 1.0)
@@ -142,7 +142,7 @@ def weights(
     if np.ndim(means) != 1:
         raise ValueError(f"means has shape {np.shape(means)}; it must be (K,)")
     require_shape("deviations", deviations, np.shape(means))
-    ax = new_axes() if ax is None else ax
+    ax = new_figure(1, 1, 4.0).subplots() if ax is None else ax
     places = np.arange(1, len(means) + 1)
     ax.bar(places, means, yerr=deviations, color=COLOURS[0], error_kw={"lw": 0.8})
     if truth is not None:

@@ -6,14 +6,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
 import bqvi
-from bqvi.models import DirichletProcessMixture, plots
+from bqvi.models import DirichletProcessMixture
+from experiments.models import pictures
 
 X = np.concatenate([np.random.default_rng(0).normal(c, 0.5, (40, 2)) for c in (-3.0, 3.0)])
 
 
 def test_ellipses_are_the_contours_of_the_gaussians():
     covariance = np.array([[[4.0, 1.5], [1.5, 1.0]]])
-    (patch,) = plots.ellipses(np.array([[1.0, -2.0]]), covariance, radii=(2.0,)).patches
+    (patch,) = pictures.ellipses(np.array([[1.0, -2.0]]), covariance, radii=(2.0,)).patches
     assert isinstance(patch, Ellipse)
     points = patch.get_patch_transform().transform(patch.get_path().vertices)
     gap = points - [1.0, -2.0]
@@ -23,19 +24,19 @@ def test_ellipses_are_the_contours_of_the_gaussians():
 
 
 def test_top_words_are_the_likeliest():
-    ax = plots.top_words(np.array([0.1, 0.6, 0.3]), ["a", "b", "c"], count=2)
+    ax = pictures.top_words(np.array([0.1, 0.6, 0.3]), ["a", "b", "c"], count=2)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["b", "c"]
     assert [bar.get_width() for bar in ax.patches] == [0.6, 0.3]
     with pytest.raises(ValueError, match="words"):
-        plots.top_words(np.array([0.5, 0.5]), ["a"])
+        pictures.top_words(np.array([0.5, 0.5]), ["a"])
 
 
 def test_states_are_stacked_to_one():
     posterior = np.random.default_rng(0).dirichlet(np.ones(3), 20)
-    ax = plots.states(np.arange(20.0), posterior, levels=np.array([0.0, 1.0, 2.0]))
+    ax = pictures.states(np.arange(20.0), posterior, levels=np.array([0.0, 1.0, 2.0]))
     assert ax.lines[1].get_ydata() == pytest.approx(posterior @ [0.0, 1.0, 2.0])
     with pytest.raises(ValueError, match="posterior"):
-        plots.states(np.arange(19.0), posterior)
+        pictures.states(np.arange(19.0), posterior)
 
 
 @pytest.mark.parametrize("tail", ["truncated", "tied"])
@@ -49,28 +50,32 @@ def test_sticks_have_the_moments_of_draws(tail):
     # five standard errors of a mean of 20,000 draws: a false alarm in 3e6
     assert (np.abs(squares - (pi**2).mean(0)) < 5.0 * (pi**2).std(0) / np.sqrt(len(pi)) + 1e-15).all()
     deviations = settled.mixing.weight_deviations(q["sticks"])
-    ax = plots.weights(settled.expected_weights(q), deviations, truth=np.array([0.5, 0.5]))
+    ax = pictures.weights(settled.expected_weights(q), deviations, truth=np.array([0.5, 0.5]))
     assert [bar.get_height() for bar in ax.patches[: len(pi[0])]] == pytest.approx(list(pi.mean(0)), abs=5e-3)
 
 
 def test_weights_are_numbers():
     with pytest.raises(TypeError, match="means"):
-        plots.weights("ab", np.zeros(2))
+        pictures.weights("ab", np.zeros(2))
     with pytest.raises(ValueError, match="means has shape"):
-        plots.weights(0.5, 0.1)
+        pictures.weights(0.5, 0.1)
 
 
 DRAWN = {
-    "ellipses": lambda ax: plots.ellipses(np.zeros((2, 2)), np.tile(np.eye(2), (2, 1, 1)), ax),
-    "top_words": lambda ax: plots.top_words(np.array([0.2, 0.8]), None, ax),
-    "states": lambda ax: plots.states(np.arange(4.0), np.full((4, 2), 0.5), ax),
-    "weights": lambda ax: plots.weights(np.array([0.4, 0.6]), np.array([0.1, 0.1]), ax),
+    "ellipses": lambda ax: pictures.ellipses(np.zeros((2, 2)), np.tile(np.eye(2), (2, 1, 1)), ax),
+    "top_words": lambda ax: pictures.top_words(np.array([0.2, 0.8]), None, ax),
+    "states": lambda ax: pictures.states(np.arange(4.0), np.full((4, 2), 0.5), ax),
+    "weights": lambda ax: pictures.weights(np.array([0.4, 0.6]), np.array([0.1, 0.1]), ax),
 }
 
 
 @pytest.mark.parametrize(
     "name",
-    [n for n, f in vars(plots).items() if getattr(f, "__module__", "") == plots.__name__ and n[0] != "_"],
+    [
+        n
+        for n, f in vars(pictures).items()
+        if getattr(f, "__module__", "") == pictures.__name__ and n[0] != "_"
+    ],
 )
 def test_every_picture_is_drawn_into_the_axes_given_and_returns_them(name):
     """Or into those of a new figure; and something is drawn."""
