@@ -113,6 +113,10 @@ class Caller:
         """The parameters (n, P) that the function is called with at points (n, D)."""
         return points if self.coordinates is None else self.coordinates.to_user(points)
 
+    def place(self, point: np.ndarray) -> str:
+        """The text by which messages name a point (D,)."""
+        return self.function.place(self.to_user(point[None])[0])
+
     def evaluate(
         self,
         points: np.ndarray,

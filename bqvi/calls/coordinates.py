@@ -29,7 +29,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from bqvi.calls.function import names_of
+from bqvi.calls.function import named_point, names_of
 from bqvi.calls.settings import INTERVALS
 from gp.arrays import LOG_2PI, Array, shown, to_numpy
 from gp.measures import AffineMap
@@ -312,6 +312,13 @@ class Coordinates:
             if not np.array_equal(own, theirs):
                 differ = f"{shown(theirs.tolist())}, and here it is {shown(own.tolist())}"
                 raise ValueError(f"{argument} has {name} = {differ}: it is of another model")
+
+
+def place_of(coordinates: Coordinates | None, point: np.ndarray) -> str:
+    """The text by which messages name a point (D,) of ``coordinates``, in the user's units."""
+    if coordinates is None:
+        return named_point((), point)
+    return named_point(coordinates.names, coordinates.to_user(point[None])[0])
 
 
 def make_coordinates(

@@ -197,46 +197,53 @@ def described(error: Exception) -> str:
     return f"raised {kind_and_message(error)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Failures:
     """The evaluations without a value of a run that goes on after them.
 
     Attributes
     ----------
-    n_failed : evaluations without a value. n_raised : those among them that raised an exception.
+    n_failed : evaluations without a value. n_raised : those at which an exception was raised.
     of_the_code : those among the latter by `is_of_the_code`.
-    first_raised : the first exception with its reason and its place; "" where there is none.
+    first : the reason of the first exception; "" where there is none. at : its point, (D,).
     """
 
     n_failed: int = 0
     n_raised: int = 0
     of_the_code: int = 0
-    first_raised: str = ""
+    first: str = ""
+    at: np.ndarray | None = None
 
-    def after(self, made: Evaluations, place: Callable[[np.ndarray], str]) -> Failures:
-        """The failures with those of further evaluations; ``place`` names one of their points."""
+    def after(self, made: Evaluations) -> Failures:
+        """The failures with those of further evaluations."""
         failed = self.n_failed + int(made.failed.sum())
         rows = [i for i, reason in enumerate(made.reasons) if raised(reason)]
         if not rows:
             return replace(self, n_failed=failed)
-        of_the_code = sum(is_of_the_code(made.reasons[i]) for i in rows)
-        first = self.first_raised or f"{made.reasons[rows[0]]}, at {place(made.points[rows[0]])}"
-        return Failures(failed, self.n_raised + len(rows), self.of_the_code + of_the_code, first)
+        of_the_code = self.of_the_code + sum(is_of_the_code(made.reasons[i]) for i in rows)
+        first, at = (self.first, self.at) if self.first else (made.reasons[rows[0]], made.points[rows[0]])
+        return Failures(failed, self.n_raised + len(rows), of_the_code, first, at)
+
+    def warnings(
+        self, n: int, place: Callable[[np.ndarray], str], counts_as: str = "a density of zero"
+    ) -> tuple[str, ...]:
+        """A warning that some of ``n`` evaluations raised; () where none did.
+
+        Parameters
+        ----------
+        place : names the point of the first in words. counts_as : what an evaluation without a value is.
+        """
+        if self.at is None:
+            return ()
+        return (
+            f"{self.n_raised} of {n} evaluations have no value because of an exception, and count as "
+            f"{counts_as}; the first {self.first}, at {place(self.at)}. If this is an error of the code, "
+            'correct it and begin anew: errors="raise" stops a run at the first.',
+        )
 
 
 NONE_FAILED = Failures()
-
-
 OF_ITS_CODE = ". This is an error of its code or of the system, not of a point: correct it"
-
-
-def exceptions_warning(count: int, n: int, first: str, counts_as: str = "a density of zero") -> str:
-    """A warning that ``count`` of ``n`` evaluations raised, the ``first`` with its reason and its place."""
-    return (
-        f"{count} of {n} evaluations have no value because of an exception, and count as {counts_as}; "
-        f"the first {first}. If this is an error of the code, correct it and begin anew: "
-        'errors="raise" stops a run at the first.'
-    )
 
 
 def advice(error: Exception, gradient: object) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations
 from bqvi.calls.cliffs import below_a_cliff
-from bqvi.calls.faults import raised
+from bqvi.calls.faults import NONE_FAILED, Failures
 from bqvi.calls.table import Products, joined_products
 from bqvi.gradients.whitened import WhitenedFrame
 
@@ -61,14 +61,8 @@ class Memory:
     """theta of evaluations that raised or were not finite, (k, D), for the designs' model of failures."""
     fitted_at: int = 0
     """m at the last fit of hyperparameters; 0 before the first."""
-    n_failed: int = 0
-    """Evaluations that raised or were not finite."""
-    n_raised: int = 0
-    """How many of these raised an exception."""
-    first_raised: str = ""
-    """The reason of the first of them; "" for none."""
-    first_raised_at: int = 0
-    """Its row in ``failed``."""
+    failures: Failures = NONE_FAILED
+    """The evaluations without a value, and the first exception."""
     failed_rounds: int = 0
     """The number of latest rounds in a row without a successful evaluation."""
     by_products: Products = ()
@@ -156,11 +150,6 @@ class Memory:
 
     def _extended(self, found: Evaluations, failed_rounds: int) -> Memory:
         good = found if found.good.all() else found[found.good]
-        exceptions = [i for i, reason in enumerate(found.reasons) if raised(reason)]
-        first, at = self.first_raised, self.first_raised_at
-        if exceptions and not first:
-            i = exceptions[0]
-            first, at = found.reasons[i], len(self.failed) + int((~found.good[:i]).sum())
         slopes = np.empty((len(good), 0)) if good.gradients is None else good.gradients
         return replace(
             self,
@@ -168,10 +157,7 @@ class Memory:
             values=np.concatenate([self.values, good.values]),
             gradients=np.concatenate([self.gradients, slopes]),
             noise_variances=np.concatenate([self.noise_variances, _noise_of(good, slopes)]),
-            n_failed=self.n_failed + len(found) - len(good),
-            n_raised=self.n_raised + len(exceptions),
-            first_raised=first,
-            first_raised_at=at,
+            failures=self.failures.after(found),
             failed_rounds=failed_rounds,
             by_products=joined_products(self.by_products, len(self), good.by_products, len(good)),
             failed=self.failed if good is found else np.concatenate([self.failed, found.points[~found.good]]),

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bqvi.calls.faults import exceptions_warning
-from bqvi.calls.function import named_point
+from bqvi.calls.coordinates import place_of
 from bqvi.calls.gradient_check import gradient_warnings, left_out
 from bqvi.calls.returned import unstated_noise
 from bqvi.families import DiagonalGaussian, Gaussian
@@ -98,7 +97,7 @@ class Fit(DoorResult):
             if made is None or not isinstance(self.q, Gaussian | DiagonalGaussian):
                 return self._of_no_step
             return tuple(flat.settling_warnings(self.q, made.points, made.values, None))
-        found = self._of_exceptions(memory) + self._of_failures(memory)
+        found = [*memory.failures.warnings(self.n_evaluations, self._place), *self._of_failures(memory)]
         if memory.noise_variances.size:
             found += unstated_noise(memory.noise_variances[:, 0])
         exact = not memory.noise_variances.any()  # noisy differences do not check the gradient
@@ -119,12 +118,6 @@ class Fit(DoorResult):
             "No step was taken, as one needs more evaluations than the budget has: q is where it began, and "
             "its ELBO is not known. Raise the budget, which counts rows where the model has data.",
         )
-
-    def _of_exceptions(self, memory: Memory) -> list[str]:
-        if not memory.n_raised:
-            return []
-        first = f"{memory.first_raised}, at {self._place(memory.failed[memory.first_raised_at])}"
-        return [exceptions_warning(memory.n_raised, self.n_evaluations, first)]
 
     def _of_failures(self, memory: Memory) -> list[str]:
         failed = len(memory.censored.failed)
@@ -154,9 +147,7 @@ class Fit(DoorResult):
 
     def _place(self, point: np.ndarray) -> str:
         """The text by which messages name a point (D,) of the run's coordinates."""
-        coordinates = getattr(self.problem.model, "coordinates", None)
-        theta = point if coordinates is None else coordinates.to_user(point[None])[0]
-        return named_point(() if coordinates is None else coordinates.names, theta)
+        return place_of(getattr(self.problem.model, "coordinates", None), point)
 
     def _of_unknown(self, memory: Memory) -> list[str]:
         n = self.state.n_evaluations
@@ -209,7 +200,7 @@ class Fit(DoorResult):
     @property
     def n_failed(self) -> int:
         """Those among them without a value; 0 for a method that keeps none, as a failure ends its runs."""
-        return 0 if self._memory is None else self._memory.n_failed
+        return 0 if self._memory is None else len(self._memory.failed)
 
     @property
     def theta(self) -> np.ndarray | None:

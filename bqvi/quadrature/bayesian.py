@@ -179,7 +179,7 @@ def with_evaluations(
         have returned.
     """
     function, spent = problem.integrand.function, made.n_evaluations
-    failures = state.failures.after(made, function.place)
+    failures = state.failures.after(made)
     made = with_zeros(function, made)
     if not len(made):
         return replace(state, without_node=state.without_node + spent)

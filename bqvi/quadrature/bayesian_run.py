@@ -127,7 +127,7 @@ class BayesianRun:
         found = _integral_of(self.problem, whole, self.checkpoint(state), reason)
         if self.tolerance is not None and reason in ("budget", "seconds"):
             found = replace(found, converged=False, checks=("The tolerance was not reached.", *found.checks))
-        found = with_failures(found, state.failures)
+        found = with_failures(found, state.failures, self.caller.function.place)
         return found if self.problem.integrand.function.logarithmic else with_doubt(found, state.values)
 
     def with_evaluations(self, state: IntegrationState, evaluations: Evaluations) -> IntegrationState:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bqvi import notebook
-from bqvi.calls.faults import Failures, exceptions_warning
+from bqvi.calls.faults import Failures
 from bqvi.runs import Checkpoint, Trace
 from bqvi.runs.door_result import CheckedResult
 from gp.arrays import Array
-from gp.user_warnings import warn_user
+from gp.user_warnings import warn_user, warn_user_of_each
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,17 +140,15 @@ def _short(values: Array) -> str:
     return f"[{shown}{', ...' if len(numbers) > 4 else ''}]"
 
 
-def with_failures(found: Integral, failures: Failures) -> Integral:
+def with_failures(found: Integral, failures: Failures, place: Callable[[np.ndarray], str]) -> Integral:
     """The result with the number of failures, and a warning, which is also raised, of the exceptions.
 
-    After an exception of the integrand's code or of the system the result has not converged.
+    After an exception of the integrand's code or of the system the result has not converged. ``place`` names
+    a node in words.
     """
-    found = replace(found, n_failed=failures.n_failed)
-    if not failures.n_raised:
-        return found
-    message = exceptions_warning(failures.n_raised, found.n_evaluations, failures.first_raised, "zero")
-    warn_user(message)
-    found = replace(found, warnings=(*found.warnings, message))
+    warnings = failures.warnings(found.n_evaluations, place, "zero")
+    warn_user_of_each(warnings)
+    found = replace(found, n_failed=failures.n_failed, warnings=(*found.warnings, *warnings))
     if not failures.of_the_code:
         return found
     count = f"{failures.of_the_code} of {found.n_evaluations} evaluations"

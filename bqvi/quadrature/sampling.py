@@ -119,7 +119,7 @@ class SamplingRun:
         return "budget" if state.known.all() or state.n_evaluations >= self.budget else None
 
     def with_evaluations(self, state: Sampled, evaluations: Evaluations) -> Sampled:
-        failures = state.failures.after(evaluations, self.caller.function.place)
+        failures = state.failures.after(evaluations)
         evaluations = with_zeros(self.caller.function, evaluations)
         at = np.flatnonzero(~state.known)[matched(state.nodes[~state.known], evaluations.points)[0]]
         before, new = as_wide(state.values[state.known], evaluations.values)
@@ -169,7 +169,7 @@ class SamplingRun:
             checkpoint=self.checkpoint(state),
             **numbers,
         )
-        return with_failures(found, state.failures)
+        return with_failures(found, state.failures, function.place)
 
     def _numbers(self, values: np.ndarray, shift: float) -> dict[str, Any]:
         """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift."""

@@ -100,15 +100,14 @@ class BoundsRun:
         """The state after one temperature of a phase, or after the beginning of a phase."""
         budget = Budget(self.choices.budget, state.n_evaluations)
         caller = replace(self.caller, separately=state.separately)
-        target = AnnealedTarget(caller, self.proposals, self.ledger, budget, state.unfinished)
+        before = state.unfinished, state.failures
+        target = AnnealedTarget(caller, self.proposals, self.ledger, budget, *before)
         step = {PILOT: self._piloted, BACKWARDS: self._backwards, FORWARDS: self._forwards}[state.phase]
         reached = step(state, target)
         return replace(
             reached,
             completed=state.completed + target.n_evaluations,
-            n_failed=state.n_failed + target.n_failed,
-            n_raised=state.n_raised + target.n_raised,
-            first_raised=state.first_raised or target.first_raised,
+            failures=target.failures,
             noisy=state.noisy or target.noisy,
             separately=target.separately,
             unfinished=None,
@@ -254,7 +253,7 @@ class BoundsRun:
                 "there are no bounds before the particles have arrived at temperature 1, and the run is in "
                 f"its phase '{state.phase}': resume it"
             )
-        found = bounds_of(self.choices, state, self.coordinates, self.checkpoint(state), reason)
+        found = bounds_of(self.choices, state, self.caller, self.checkpoint(state), reason)
         warn_user_of_each(found.warnings)
         return found
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Budget, Caller, Evaluations, Ledger, Unfinished
-from bqvi.calls.faults import raised
+from bqvi.calls.faults import Failures
 from bqvi.records import fingerprint
 from gp.arrays import to_numpy
 from gp.linear_maps import cholesky
@@ -184,6 +184,7 @@ class AnnealedTarget:
     proposals : the proposals of the M problems.
     ledger, budget : the ledger in which evaluations are entered, and the budget of the step.
     unfinished : the evaluations of an earlier attempt at the step that was cut short.
+    failures : the failed evaluations of the steps before.
 
     Once a batch has raised, the log joint is called at one point at a time: a batch that is called again
     point by point counts twice, which the plan for the whole budget does not allow for.
@@ -196,13 +197,13 @@ class AnnealedTarget:
         ledger: Ledger,
         budget: Budget,
         unfinished: Evaluations | None,
+        failures: Failures,
     ) -> None:
         self._caller, self.proposals = caller, proposals
         self._ledger, self._budget = ledger, budget
         self._unfinished = None if unfinished is None else Unfinished(unfinished)
         self._made = 0
-        self.noisy, self.n_failed = False, 0
-        self.n_raised, self.first_raised = 0, ""
+        self.noisy, self.failures = False, failures
 
     @property
     def n_evaluations(self) -> int:
@@ -218,15 +219,6 @@ class AnnealedTarget:
     def gradient(self) -> bool:
         """Whether the log joint has a gradient."""
         return self._caller.has_gradient
-
-    def _note_exceptions(self, made: Evaluations) -> None:
-        """Count the evaluations that raised, and keep the reason and the place of the first."""
-        rows = [i for i, reason in enumerate(made.reasons) if raised(reason)]
-        if rows and not self.n_raised:
-            theta = self._caller.to_user(made.points[rows[:1]])[0]
-            place = self._caller.function.place(theta)
-            self.first_raised = f"{made.reasons[rows[0]]}, at {place}"
-        self.n_raised += len(rows)
 
     def at(
         self,
@@ -259,9 +251,8 @@ class AnnealedTarget:
         slopes = np.full(points.shape, np.nan) if self.gradient else None
         made = self._evaluated(with_numbers(points, evaluated, len(self.proposals)), first)
         log_joint[evaluated] = made.values
-        self.n_failed += int(made.failed.sum())
         if made.failed.any():
-            self._note_exceptions(made)
+            self.failures = self.failures.after(made[made.failed])
         if made.noise_variance is not None:
             if self.gradient:
                 raise ValueError(

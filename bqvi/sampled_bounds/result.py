@@ -12,8 +12,7 @@ from scipy.special import stdtrit
 from bqvi import notebook
 from bqvi.arguments import Above
 from bqvi.arrays import logsumexp
-from bqvi.calls import Coordinates
-from bqvi.calls.faults import exceptions_warning
+from bqvi.calls import Caller
 from bqvi.importance import normalised
 from bqvi.pareto import PARETO, pareto_shape
 from bqvi.runs import Checkpoint
@@ -160,7 +159,7 @@ def _in_words(found: EvidenceBounds) -> str:
 def bounds_of(
     choices: Choices,
     state: BoundsState,
-    coordinates: Coordinates | None,
+    caller: Caller,
     checkpoint: Checkpoint,
     stopped: str,
 ) -> EvidenceBounds:
@@ -168,7 +167,7 @@ def bounds_of(
 
     Parameters
     ----------
-    choices : those of the run. state : its last state. coordinates : from which draws are mapped, or None.
+    choices : those of the run. state : its last state. caller : with the coordinates of draws.
     checkpoint : of the last state. stopped : why the run ended.
     """
     systems, forwards, plan = choices.systems, state.forwards, state.plan
@@ -181,10 +180,9 @@ def bounds_of(
     )
     pooled, pooled_sd = _pooled(free)
     rows = np.arange(systems.problems * systems.each).reshape(systems.problems, -1)[:, : systems.free]
-    draws, log_weights = _draws(forwards, rows, free, coordinates)
+    draws, log_weights = _draws(forwards, rows, free, caller)
     shares = normalised(forwards.log_weights[rows.reshape(-1)]).reshape(len(rows), -1)
     converged, verdict = _verdict(choices, free, _interval(free, conditional, _CONFIDENCE), shares)
-    failures, warnings = _about_failures(state)
     shaped: Callable[[Any], Any] = _first if systems.problems == 1 else lambda values: values
     return EvidenceBounds(
         lower=shaped(lower),
@@ -199,12 +197,12 @@ def bounds_of(
         effective_sample_sizes=forwards.effective_sample_sizes[rows.reshape(-1)].mean(axis=0),
         acceptance=np.array(state.acceptance),
         n_evaluations=checkpoint.n_evaluations,
-        n_failed=state.n_failed,
+        n_failed=state.failures.n_failed,
         method=choices.method,
         converged=converged,
         stopped=stopped,
-        checks=(verdict, *failures),
-        warnings=warnings,
+        checks=(verdict, *_about_failures(state)),
+        warnings=state.failures.warnings(state.n_evaluations, caller.place),
         draws=shaped(draws),
         log_weights=shaped(log_weights),
         checkpoint=checkpoint,
@@ -234,17 +232,14 @@ def _mean_and_margin(logs: np.ndarray, confidence: float) -> tuple[np.ndarray, n
     return logs.mean(axis=1), se, float(stdtrit(max(count - 1, 1), 0.5 + 0.5 * confidence)) * se
 
 
-def _about_failures(state: BoundsState) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Checks, a sentence on evaluations that failed, and warnings, one of those that raised an exception."""
-    checks, warnings = [], []
-    if state.n_failed:
-        checks.append(
-            f"{state.n_failed} of {state.n_evaluations} evaluations failed, where the density counts as "
-            "zero: the bounds are those of the evidence of the rest."
-        )
-    if state.n_raised:
-        warnings.append(exceptions_warning(state.n_raised, state.n_evaluations, state.first_raised))
-    return tuple(checks), tuple(warnings)
+def _about_failures(state: BoundsState) -> tuple[str, ...]:
+    """A sentence on evaluations that failed; () where none did."""
+    if not state.failures.n_failed:
+        return ()
+    return (
+        f"{state.failures.n_failed} of {state.n_evaluations} evaluations failed, where the density counts as "
+        "zero: the bounds are those of the evidence of the rest.",
+    )
 
 
 def _pooled(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -255,14 +250,14 @@ def _pooled(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draws(
-    forwards: Any, rows: np.ndarray, logs: np.ndarray, coordinates: Coordinates | None
+    forwards: Any, rows: np.ndarray, logs: np.ndarray, caller: Caller
 ) -> tuple[np.ndarray, np.ndarray]:
     """Particles (M, R L, P) at temperature 1 of the systems ``rows`` (M, R), and their log weights."""
     points = forwards.particles.points[rows.reshape(-1)]
     weights = normalised(forwards.log_weights[rows.reshape(-1)]).reshape(*rows.shape, -1)
     weights = weights * normalised(logs)[..., None]
     flat = points.reshape(-1, points.shape[-1])
-    theta = flat if coordinates is None else coordinates.to_user(flat)
+    theta = caller.to_user(flat)
     with np.errstate(divide="ignore"):
         return theta.reshape(len(rows), -1, theta.shape[-1]), np.log(weights.reshape(len(rows), -1))
 

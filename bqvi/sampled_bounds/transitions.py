@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bqvi.calls import Evaluations
+from bqvi.calls.faults import NONE_FAILED, Failures
 from bqvi.records import named
 from bqvi.sampled_bounds.particles import AnnealedTarget, Particles
 from bqvi.sampled_bounds.settings import SETTINGS
@@ -188,8 +189,7 @@ class BoundsState:
         ``to_go`` is 0; None where there are no draws.
     to_go : the number of temperatures that the chains backwards have yet to pass.
     acceptance : the mean rates of acceptance (t,) of the moves forwards.
-    n_failed : the number of failed evaluations in completed steps, at which the density counts as zero.
-    n_raised, first_raised : how many of these raised an exception; the first one and its place, in words.
+    failures : the failed evaluations in completed steps, at which the density counts as zero.
     noisy : whether the log joint has returned noisy values.
     separately : whether it has raised at a batch, and is called at one point at a time.
     unfinished : evaluations of the next step, made before it was cut short.
@@ -203,9 +203,7 @@ class BoundsState:
     to_go: int = 0
     forwards: Pass | None = None
     acceptance: tuple[float, ...] = ()
-    n_failed: int = 0
-    n_raised: int = 0
-    first_raised: str = ""
+    failures: Failures = NONE_FAILED
     noisy: bool = False
     separately: bool = False
     unfinished: Evaluations | None = None
@@ -216,5 +214,5 @@ class BoundsState:
         return self.completed + (0 if self.unfinished is None else self.unfinished.n_evaluations)
 
 
-RECORDS = named(BoundsState, Pilot, AnnealingPlan, Pass, Particles, MoveUnits, Evaluations)
+RECORDS = named(BoundsState, Pilot, AnnealingPlan, Pass, Particles, MoveUnits, Evaluations, Failures)
 """The classes of a saved run."""

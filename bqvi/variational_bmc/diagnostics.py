@@ -11,15 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bqvi.calls import Caller, Evaluations, Function, require_good
-from bqvi.calls.coordinates import Coordinates
-from bqvi.calls.faults import exceptions_warning, raised
-from bqvi.calls.function import named_point
+from bqvi.calls.coordinates import Coordinates, place_of
+from bqvi.calls.faults import Failures
 from bqvi.calls.gradient_check import CONTRADICTED, gradient_warnings, left_out
 from bqvi.importance import WIDE, WIDENING, systematic
 from bqvi.pareto import PARETO, psis
@@ -205,10 +205,14 @@ def advice(
     shape : the Pareto shape k of the weights between the surrogate and q; None if it is not known.
     located : whether the posterior has been found; otherwise there is no advice on bounds and intervals.
     """
+    raised, place = (
+        Failures().after(evaluations[evaluations.failed]),
+        partial(place_of, posterior.coordinates),
+    )
     return (
         *_about_weights(shape),
         *_about_failures(evaluations),
-        *_about_exceptions(evaluations, posterior.coordinates),
+        *raised.warnings(len(evaluations), place),
         *_about_gradients(evaluations, posterior.coordinates),
         *(_about_bounds(posterior) if located else ()),
         *(_about_box(posterior) if located else ()),
@@ -243,16 +247,6 @@ def _about_weights(shape: float | None) -> list[str]:
     ]
 
 
-def _about_exceptions(evaluations: Evaluations, coordinates: Coordinates) -> list[str]:
-    """A warning where the log joint raised, which may be an error of its code."""
-    rows = [i for i in np.flatnonzero(evaluations.failed).tolist() if raised(evaluations.reasons[i])]
-    if not rows:
-        return []
-    theta = coordinates.to_user(evaluations.points[rows[:1]])[0]
-    at = named_point(coordinates.names, theta)
-    return [exceptions_warning(len(rows), len(evaluations), f"{evaluations.reasons[rows[0]]}, at {at}")]
-
-
 def _about_failures(evaluations: Evaluations) -> list[str]:
     failed, n = int(evaluations.failed.sum()), len(evaluations)
     if failed == 0 or failed < 0.2 * n:
@@ -282,8 +276,7 @@ def _about_gradients(evaluations: Evaluations, coordinates: Coordinates) -> list
     there, found = np.isfinite(good.gradients).all(axis=1), []
     faults = [good.reasons[i] or "not given" for i in np.flatnonzero(~there)]
     if CONTRADICTED in faults:
-        first = coordinates.to_user(good.points[[good.reasons.index(CONTRADICTED)]])[0]
-        at = named_point(coordinates.names, first)
+        at = place_of(coordinates, good.points[good.reasons.index(CONTRADICTED)])
         found.append(left_out(faults.count(CONTRADICTED), len(good), at))
     if len(faults) >= 0.2 * len(good):
         most = f"of {len(good)} gradients are missing (most often: {max(faults, key=faults.count)})"

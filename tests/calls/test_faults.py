@@ -241,7 +241,7 @@ def test_exceptions_at_some_points_are_said_in_the_result_of_each_door():
     assert f"ArithmeticError: the solver did not converge, at x0 = {first[0]:.6g}" in said
     assert f"30 evaluations ({failed.sum()} failed)" in repr(vbmc)
     fit = bqvi.fit(LogJoint(_part, 2, gradient=None, vectorised=False, **BOX), method="bq", budget=40)
-    raised = fit.state.memory.n_raised
+    raised = fit.state.memory.failures.n_raised
     assert raised > 0
     assert any(f"{raised} of 40 evaluations" in one and "solver" in one for one in fit.warnings)
     assert f"({raised} failed)" in repr(fit)

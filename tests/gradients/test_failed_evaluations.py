@@ -75,7 +75,7 @@ def test_runs_beside_an_edge_do_not_end():
             seed=seed,
         )
         memory = fit.state.memory
-        assert len(memory.failed) == memory.n_failed < 25
+        assert len(memory.failed) == memory.failures.n_failed < 25
         assert_allclose(fit.q.mean, 0.0, atol=0.1)
 
 

@@ -239,7 +239,7 @@ def test_faults_lose_no_good_evaluation(kind):
         log_joint, method="bq", budget=40 + 256, record=bqvi.Record(elbo_samples=256), seed=0, run=run
     )
     spent = fit.state.step_evaluations
-    assert fit.state.memory.n_failed == 5
+    assert fit.state.memory.failures.n_failed == 5
     assert len(fit.state.memory) == spent - 5
     recorded = 256  # the monitor's draws, of the last q
     assert model.calls == spent + recorded
