@@ -6,6 +6,7 @@ last value, as if it had converged. All other errors are raised.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -66,7 +67,9 @@ def frame(
     warm : bool Whether two steps are taken first and discarded, so that the time of imports and buffers is
         not counted.
     """
-    with np.errstate(all="ignore"):  # a diverging run may overflow, which the table shows
+    # a diverging run may overflow, and one that is short has not converged: the table shows both
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The run has not converged")
         if warm:
             _attempt(lambda: bqvi.fit(model, data, method, steps=2, **choices))
         fit, diverged = _attempt(

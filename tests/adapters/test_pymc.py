@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.stats
 from adapter_models import (
     COUNTS,
     EFFECTS,
@@ -159,3 +160,24 @@ def test_bad_models_are_named(make, message):
 def test_other_objects_are_no_model():
     with pytest.raises(TypeError, match=r"it must be a pymc\.Model"):
         bqvi.adapters.from_pymc(3)
+
+
+def test_pymc_adds_its_likelihood_and_prior_to_the_exported_draws():
+    """ArviZ's leave-one-out of a normal mean: its density at each y given the others, in closed form."""
+    arviz = pytest.importorskip("arviz")
+    y = np.array([0.3, -0.2, 1.1, 0.4, 0.8])
+    with pymc.Model() as model:
+        pymc.Normal("y", pymc.Normal("mu", 0, 2), 0.5, observed=y)
+    tree = bqvi.vbmc(bqvi.adapters.from_pymc(model), budget=30, seed=0).posterior.to_arviz(4000)
+    pymc.compute_log_likelihood(tree, model=model, progressbar=False)
+    pymc.compute_log_prior(tree, model=model, progressbar=False)
+    mu = tree["posterior"]["mu"].values
+    np.testing.assert_allclose(tree["log_prior"]["mu"].values, scipy.stats.norm(0, 2).logpdf(mu), rtol=1e-6)
+    exact = 0.0
+    for i, one in enumerate(y):
+        precision = 0.25 + 4 * (len(y) - 1)
+        mean = 4 * np.delete(y, i).sum() / precision
+        exact += scipy.stats.norm(mean, np.sqrt(0.25 + 1 / precision)).logpdf(one)
+    found = arviz.loo(tree)
+    elpd = found.elpd if hasattr(found, "elpd") else found["elpd_loo"]  # of ArviZ 1 and of ArviZ 0
+    assert elpd == pytest.approx(exact, abs=0.05)
