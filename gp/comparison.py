@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gp.arrays import to_numpy
+from gp.arrays import shown, to_numpy
 from gp.kernels.base import Kernel
 from gp.posterior import Posterior
 from gp.user_warnings import warn_user
@@ -59,10 +59,8 @@ def compare(posteriors: Mapping[str, Posterior]) -> Comparison:
     ValueError, TypeError
         Fewer than two, no posteriors, or observations that differ.
     """
-    if not isinstance(posteriors, Mapping):
-        raise TypeError(f"posteriors is a {type(posteriors).__name__}: give a dict of posteriors, by name")
-    if len(posteriors) < 2:
-        raise ValueError(f"posteriors has {len(posteriors)} entries: give two or more, by name")
+    if not hasattr(posteriors, "items") or len(posteriors) < 2:
+        raise ValueError(f"posteriors is {shown(posteriors)}: give a dict of two or more, by name")
     for name, each in posteriors.items():
         if not isinstance(each, Posterior):
             raise TypeError(f"posteriors[{name!r}] is a {type(each).__name__}: give a gp.Posterior")

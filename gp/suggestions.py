@@ -18,14 +18,15 @@ _ELSEWHERE = {
     "start": "x0 init initvals theta0",
     "start_from": "x0 init initvals guide",
     "starts": "n_init n_restarts restarts",
-    "n_starts": "n_init n_restarts restarts",
+    "n_starts": "n_init n_restarts restarts n_restarts_optimizer num_restarts",
     "gradient": "grad jac",
     "noise_sd": "noise noise_std sigma yerr",
+    "noise": "alpha likelihood noise_sd noise_std noise_variance sigma yerr",
     "particles": "nlive n_live live_points n_particles",
     "samples": "n_samples num_samples num_particles",
     "steps": "max_iter maxiter n_steps num_steps n_iter n_epochs epochs",
     "budget": "maxeval max_evals max_evaluations max_fun_evals maxfev maxcall n_evaluations nlive max_iter "
-    "maxiter n_steps n_samples num_samples draws n_epochs epochs",
+    "maxiter n_steps n_samples num_samples draws n_epochs epochs num_iter n_iter n_evals n_points",
     "minibatch": "batch_size minibatch_size",
     "schedule=bqvi.Adam(0.01)": "lr learning_rate optimizer step_size obj_optimizer",
     "rate": "lr learning_rate step_size",
@@ -33,7 +34,7 @@ _ELSEWHERE = {
     "seed": "random_state random_seed rng rng_key",
     "progress": "verbose progressbar show_progress print_progress",
     "executor": "pool client",
-    "n_jobs": "cores n_workers num_workers queue_size",
+    "n_jobs": "cores n_workers num_workers queue_size nprocs n_processes processes",
     "dimension": "dim ndim n_dim",
     "SquaredExponential": "rbf se gaussian expquad squared_exponential",
     "measure": "prior prior_transform",
@@ -90,7 +91,7 @@ def require_known(callee: str, given: Iterable[str], known: Sequence[str], ways:
 def suggesting(called: _C) -> _C:
     """A function, or a class, whose error about an unknown keyword suggests an argument."""
     function: Any = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
-    known = tuple(inspect.signature(function).parameters)
+    known = tuple(inspect.signature(called).parameters)
 
     @functools.wraps(function)
     def found(*args: Any, **kwargs: Any) -> Any:

@@ -121,6 +121,9 @@ KEYWORDS: list[Row] = [
     ("a keyword of LogJoint", lambda: LogJoint(never, 2, vectorized=True), ("vectorized", "vectorised")),
     ("dim of LogJoint", lambda: LogJoint(never, dim=2), ("dim", "dimension")),
     ("a keyword of gp.fit", lambda: gp.fit(ROWS, ROWS[:, 0], kernal=None), ("kernal", "kernel")),
+    ("alpha of gp.fit", lambda: gp.fit(ROWS, ROWS[:, 0], alpha=0.1), ("alpha", "it takes noise")),
+    ("K of a mixture", lambda: GaussianMixture(K=2), ("K is no argument", "its arguments are n_components")),
+    ("num_iter of Emukit", integrate(num_iter=50), ("num_iter", "it takes budget")),
     ("n_restarts of gp.fit", lambda: gp.fit(ROWS, ROWS[:, 0], n_restarts=3), ("n_restarts", "n_starts")),
 ]
 
@@ -215,7 +218,11 @@ FUNCTIONS: list[Row] = [
         lambda: gp.fit(ROWS, ROWS[:, 0]).plot(column=2),
         ("column is 2", "below 2"),
     ),
-    ("kernels compared in a list", lambda: gp.compare([gp.fit(ROWS, ROWS[:, 0])] * 2), ("a list", "by name")),
+    (
+        "kernels compared in a list",
+        lambda: gp.compare([gp.fit(ROWS, ROWS[:, 0])] * 2),
+        ("posteriors is [", "a dict"),
+    ),
     ("data averaged over", lambda: gp.marginalise(ROWS), ("posterior has no", "gp.fit(x, y)")),
     ("a function that returns None", vbmc(lambda t: None), ("None", "return")),
     ("one point to a process", lambda: gp.fit(ROWS, ROWS[:, 0]).predict(ROWS[0]), ("x[None, :]",)),
