@@ -145,23 +145,33 @@ def test_the_gradient_of_a_prior_is_that_of_finite_differences(prior):
         assert of.log_density(outside) == -np.inf
 
 
+def with_precision(precision, mu):
+    """The log likelihood of a normal mean and precision."""
+    log = torch.log if isinstance(mu, torch.Tensor) else np.log
+    return 1.5 * log(precision) - 0.5 * precision * sum((x - mu) ** 2 for x in VALUES)
+
+
+OF_NORMAL = {"precision": stats.gamma(3.0), "mu": stats.norm(0.0, 2.0)}
+
+
+@cache
+def normal_from_values():
+    return bqvi.vbmc(log_likelihood=with_precision, prior=OF_NORMAL, budget=60, seed=0)
+
+
 @pytest.mark.parametrize("way", ["function", "autodiff"])
 def test_a_likelihood_with_its_gradient(way):
-    """A normal mean with unknown precision: the gradient checks of the door accept the joint's."""
-    prior = {"precision": stats.gamma(3.0), "mu": stats.norm(0.0, 2.0)}
-
-    def likelihood(precision, mu):
-        log = torch.log if isinstance(mu, torch.Tensor) else np.log
-        squares = sum((x - mu) ** 2 for x in VALUES)
-        return 1.5 * log(precision) - 0.5 * precision * squares
+    """The gradient checks of the door accept the joint's, and the evidence is that of values."""
 
     def slopes(precision, mu):
         gaps = VALUES - mu
         return np.array([1.5 / precision - 0.5 * (gaps @ gaps), precision * gaps.sum()])
 
     gradient = slopes if way == "function" else "autodiff"
-    with_gradient = bqvi.vbmc(log_likelihood=likelihood, prior=prior, gradient=gradient, budget=20, seed=0)
-    values = bqvi.vbmc(log_likelihood=likelihood, prior=prior, budget=60, seed=0)
+    with_gradient = bqvi.vbmc(
+        log_likelihood=with_precision, prior=OF_NORMAL, gradient=gradient, budget=20, seed=0
+    )
+    values = normal_from_values()
     sd = np.hypot(with_gradient.log_evidence_sd, values.log_evidence_sd)
     assert abs(with_gradient.log_evidence - values.log_evidence) < 3.0 * sd + 5e-3
     assert with_gradient.posterior.names == ("precision", "mu")

@@ -8,7 +8,7 @@ from bqvi.models import LogJoint
 from gp import measures
 from gp.fixed_points.gram import MOST_PAIRED
 
-MANY = MOST_PAIRED + 100
+MANY = MOST_PAIRED + 10
 PRECISION = np.array([1.4, 0.6])
 CENTRE = np.array([0.4, -0.7])
 LOG_EVIDENCE = np.log(2 * np.pi) - 0.5 * np.log(PRECISION).sum()

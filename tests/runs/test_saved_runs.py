@@ -59,11 +59,11 @@ def test_an_object_without_a_place_is_refused():
 DOORS = {name.split()[0]: case for name, case in CASES.items()}
 
 
-@pytest.fixture(params=DOORS)
-def saved(request, tmp_path):
-    case = DOORS[request.param]
-    case.run(case.function, budget=case.least).save(tmp_path / "run.npz")
-    return case, request.param, (tmp_path / "run.npz").read_bytes()
+@pytest.fixture(scope="module", params=DOORS)
+def saved(request, tmp_path_factory):
+    case, path = DOORS[request.param], tmp_path_factory.mktemp("saved") / "run.npz"
+    case.run(case.function, budget=case.least).save(path)
+    return case, request.param, path.read_bytes()
 
 
 def opened(case, path):
