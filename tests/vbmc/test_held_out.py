@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.calls import selection
+from bqvi.calls import given
 from bqvi.calls.table import Evaluations
 from bqvi.variational_bmc.held_out import HeldOut
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
-FEW = replace(selection.SELECTION, rows=40)
+FEW = replace(given.SELECTION, rows=40)
 
 
 def log_joint(theta):
@@ -30,22 +30,22 @@ def record(theta, values):
 
 
 def test_rows_held_out_are_others_than_those_taken_and_not_far_below_the_highest(monkeypatch):
-    monkeypatch.setattr(selection, "SELECTION", FEW)
+    monkeypatch.setattr(given, "SELECTION", FEW)
     theta, values = rows()
     values[::7] = -np.inf
     theta[1], values[1] = theta[0], values[0]
     made = record(theta, values)
-    taken = selection.selected(made)
-    apart = selection.held_out(made, taken)
+    taken = given.selected(made)
+    apart = given.held_out(made, taken)
     both = np.concatenate([taken.points, apart.points])
-    assert len(apart) == selection.SELECTION.held_out
+    assert len(apart) == given.SELECTION.held_out
     assert len(np.unique(both, axis=0)) == len(both)
-    assert (values[np.isfinite(values)].max() - apart.values < 2 * selection.SELECTION.shallow).all()
-    assert selection.held_out(taken, taken) is None
+    assert (values[np.isfinite(values)].max() - apart.values < 2 * given.SELECTION.shallow).all()
+    assert given.held_out(taken, taken) is None
 
 
 def test_rows_of_the_same_log_joint_agree_with_the_surrogate(monkeypatch, tmp_path):
-    monkeypatch.setattr(selection, "SELECTION", FEW)
+    monkeypatch.setattr(given, "SELECTION", FEW)
     found = bqvi.vbmc(lambda theta: float(log_joint(theta)), **BOX, evaluations=rows(), budget=45)
     held = found.held_out
     np.testing.assert_allclose(
@@ -62,9 +62,9 @@ def test_rows_of_the_same_log_joint_agree_with_the_surrogate(monkeypatch, tmp_pa
 
 def test_rows_that_contradict_the_surrogate_are_reported_and_nothing_converges(monkeypatch):
     """The rows left out are those of a log joint with a further factor, exp(theta_0 / 2)."""
-    monkeypatch.setattr(selection, "SELECTION", FEW)
+    monkeypatch.setattr(given, "SELECTION", FEW)
     theta, values = rows()
-    taken = selection.selected(record(theta, values)).points
+    taken = given.selected(record(theta, values)).points
     left = ~(theta[:, None] == taken).all(-1).any(1)
     # the shift lowers these values, so that the same rows are taken
     values[left] += 0.5 * theta[left, 0] - 4.0
