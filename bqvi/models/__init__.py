@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bqvi.models.mixing import DirichletWeights, Sticks, UniformWeights
     from bqvi.models.mixture_of_experts import MixtureOfExperts
     from bqvi.models.multinomial_mixture import Multinomial, MultinomialMixture
-    from bqvi.models.networks import WeightNetwork, WeightPrior
+    from bqvi.models.networks import WeightPrior
     from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
     from bqvi.models.sequences import Sequences
 else:
@@ -51,7 +51,7 @@ __all__ = [
     "LinearRegression", "LocalStep", "LogJoint", "LogJointModel", "LogisticRegression", "Marginal", "Mixture",
     "MixtureOfExperts", "MixtureOfFactorAnalysers", "Multinomial", "MultinomialMixture",
     "ProbabilisticLatentSemanticAnalysis", "RegressionPrior", "Sequences",
-    "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightNetwork", "WeightPrior",
+    "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightPrior",
     "bernoulli", "categorical", "component_estimates", "elbo", "exponential", "gaussian_components",
     "gaussian_emissions", "latent_semantic_analysis", "poisson", "poisson_emissions",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from bqvi.families import DiagonalGaussian, Point, Product
 from bqvi.models.data import Data, as_numbers, n_rows
 from bqvi.models.likelihoods import NAMED, Likelihood
 from bqvi.models.log_joint import LogJoint
-from bqvi.models.networks import WEIGHTS, Network, NetworkPosterior, RandomNetwork, WeightPrior, perceptron
+from bqvi.models.networks import WEIGHTS, Network, RandomNetwork, WeightPrior, perceptron
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 from gp.checks import Seed, generator, require_above, require_integer, require_shape
 
@@ -99,7 +99,7 @@ class VariationalAutoencoder:
         _require_apart(encoder, decoder)
         self._random = None if weights is None else RandomNetwork(self._decoder, weights)
         hyper = None if weights is None else weights.network
-        self._hyper = None if hyper is None else NetworkPosterior(hyper, self._decoder, self.reference)
+        self._hyper = None if hyper is None else hyper.posterior(self._decoder, self.reference)
 
     @property
     def settings(self) -> str:

@@ -1,9 +1,7 @@
 """Networks as functions of their parameters and input, without state of their own, and random weights.
 
 p(theta) = N(0, sd^2) for each weight, and q(theta) a Gaussian whose means and standard deviations are free,
-or the output (m, ln s) = h_gamma(c) of a network at a summary c of the data, so that KL(q(theta) || p(theta))
-is closed (source 004, "Fully Bayesian AEVB"). In one run c is fixed: the optimum is that of free parameters,
-and the network changes the path to it. The likelihood is reparameterised
+or the output of a network, so that KL(q(theta) || p(theta)) is closed. The likelihood is reparameterised
 
     global   theta = m + s zeta, one draw for all data and all z of a step
     local    a layer's output h W^T + b at inputs h is N(h m^T, h^2 (s^2)^T) + ..., drawn anew for each datum
@@ -30,7 +28,6 @@ from bqvi.arguments import Above, Checked, Such
 from bqvi.arrays import like
 from bqvi.families import DiagonalGaussian
 from gp.arrays import to_numpy
-from gp.checks import require_finite, require_integer
 
 _WITH_STATE = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 _RANDOM = (nn.modules.dropout._DropoutNd,)
@@ -194,85 +191,15 @@ def _own_generator(seed: int) -> Iterator[None]:
 
 
 WEIGHTS = "weights"
-
-
-@dataclass(frozen=True, eq=False)
-class WeightNetwork:
-    """The network of a posterior of weights, for ``WeightPrior(network=...)``.
-
-    Parameters
-    ----------
-    summary : (C,), the network's summary of the data, of numbers near 1: the means of the columns, say
-    hidden : >= 1, units of its hidden layer; the last layer has 2 (hidden + 1) numbers for each weight
-    """
-
-    summary: np.ndarray
-    hidden: int = 16
-
-    def __post_init__(self) -> None:
-        try:
-            summary = np.asarray(self.summary, float)
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"summary is {self.summary!r:.100}; it must be an array of numbers (C,)"
-            ) from None
-        if summary.ndim != 1 or not summary.size:
-            raise ValueError(f"summary has shape {summary.shape}; it must be (C,), at least one number")
-        require_finite("summary", summary)
-        require_integer("hidden", self.hidden, 1)
-        object.__setattr__(self, "summary", summary)
-
-
-class NetworkPosterior:
-    """q(theta) as a function of gamma.
-
-    Parameters
-    ----------
-    given : the network
-    decoder : whose weights theta are
-    reference : an empty tensor with the dtype and device to compute in
-    """
-
-    def __init__(self, given: WeightNetwork, decoder: Network, reference: Tensor) -> None:
-        self._shapes = {name: p.shape for name, p in decoder.start().items()}
-        self._sizes = [shape.numel() for shape in self._shapes.values()]
-        layers = perceptron(len(given.summary), 2 * sum(self._sizes), given.hidden)
-        self._network = Network(WEIGHTS, layers, reference.device, reference.dtype)
-        self._summary = reference.new_tensor(given.summary)[None]
-
-    def start(
-        self, decoder: Mapping[str, Tensor], sd: float, rng: np.random.Generator | None
-    ) -> dict[str, Tensor]:
-        """The first gamma: q(theta) about the weights ``decoder`` with standard deviation ``sd``.
-
-        Parameters
-        ----------
-        decoder : a place for each array of weights.
-        sd : > 0.
-        rng : generator of the hidden layer; None takes the weights of seed 0.
-        """
-        gamma = self._network.start(rng)
-        slopes, constants = list(gamma)[-2:]
-        place = torch.cat([p.flatten() for p in decoder.values()])
-        spread = torch.full_like(place, float(np.log(sd)))
-        return gamma | {slopes: torch.zeros_like(gamma[slopes]), constants: torch.cat([place, spread])}
-
-    def __call__(self, gamma: Mapping[str, Tensor]) -> dict[str, DiagonalGaussian]:
-        means, log_scales = (
-            torch.split(half, self._sizes) for half in self._network(gamma, self._summary)[0].chunk(2)
-        )
-        return {
-            name: DiagonalGaussian.from_unconstrained((m.reshape(shape), ls.reshape(shape)))
-            for (name, shape), m, ls in zip(self._shapes.items(), means, log_scales, strict=True)
-        }
-
-
+"""By which parameters of a `WeightPrior.network` are called."""
 _VARIANCE = "_variance"
 _TINY = 1e-12
 """Added to variances: a square root has no gradient at 0."""
 
 
-_NETWORK = Such(lambda given: isinstance(given, WeightNetwork), "a WeightNetwork, or None")
+_NETWORK = Such(
+    lambda given: given is None or hasattr(given, "posterior"), "an object with a method `posterior`, or None"
+)
 
 
 @dataclass(frozen=True)
@@ -284,13 +211,16 @@ class WeightPrior(Checked):
     sd : > 0, of each weight and bias
     reparameterisation : 'local' (of `torch.nn.Linear` layers) or 'global' (of any)
     start_sd : > 0, the standard deviation of q at the start
-    network : gives the means and standard deviations of q; None: they are free
+    network : of which q(theta) is the output: its ``posterior(decoder, reference)``, of the decoder's
+        `Network` and an empty tensor, is a function of the network's parameters to a `DiagonalGaussian` for
+        each array of weights, whose ``start(places, sd, rng)`` are the first parameters, called `WEIGHTS`.
+        None: means and standard deviations are free
     """
 
     sd: Annotated[float, Above(0.0)] = 1.0
     reparameterisation: Literal["local", "global"] = "local"
     start_sd: Annotated[float, Above(0.0)] = 0.02
-    network: Annotated[WeightNetwork | None, _NETWORK] = None
+    network: Annotated[Any, _NETWORK] = None
 
     def start(self, place: Tensor) -> DiagonalGaussian:
         """The first q of an array of weights, about ``place``."""

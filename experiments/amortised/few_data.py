@@ -22,8 +22,9 @@ import pandas as pd
 
 import bqvi
 from bqvi.gradients import Pathwise
-from bqvi.models import VariationalAutoencoder, WeightNetwork, WeightPrior
+from bqvi.models import VariationalAutoencoder, WeightPrior
 from experiments import fitting
+from experiments.amortised.weight_network import WeightNetwork
 from experiments.harness import drawing, evidence
 from experiments.harness.claims import Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table

@@ -23,12 +23,12 @@ from bqvi.gradients.gradient import Combination
 from bqvi.models import (
     GaussianLikelihood,
     VariationalAutoencoder,
-    WeightNetwork,
     WeightPrior,
 )
 from bqvi.models.likelihoods import BernoulliLikelihood
 from bqvi.models.networks import Network
 from bqvi.runs import RunError
+from experiments.amortised.weight_network import WeightNetwork
 from gp.arrays import to_numpy
 
 
@@ -615,7 +615,7 @@ def two(**kwargs):
         (lambda: WeightNetwork(np.ones((2, 3))), r"summary has shape \(2, 3\).*\(C,\)"),
         (lambda: WeightNetwork(np.array([np.nan])), "summary"),
         (lambda: WeightNetwork(np.ones(3), 0), "hidden is 0"),
-        (lambda: WeightPrior(network=nn.Linear(1, 1)), "network is Linear.*WeightNetwork"),
+        (lambda: WeightPrior(network=nn.Linear(1, 1)), "network is Linear.*posterior"),
         (lambda: WeightPrior(reparameterisation="flipout"), "reparameterisation is 'flipout'"),
         (lambda: trained(two(encoder=nn.Linear(9, 3)), images()), r"encoder gives shape \(2, 3\).*\(2, 4\)"),
         (lambda: trained(two(encoder=nn.Linear(8, 4)), images()), r"encoder fails for rows.*\(2, 9\)"),
