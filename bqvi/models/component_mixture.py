@@ -21,8 +21,9 @@ from typing import Any, Self
 import numpy as np
 import scipy.special
 
+from bqvi.arrays import like
 from bqvi.families import Flat, Product
-from bqvi.models.components import STARTS, Components, Start
+from bqvi.models.components import STARTS, Components, Start, expectations_of
 from bqvi.models.conjugate import LocalStep, LocalTerms, altered
 from bqvi.models.data import Data, as_table, has_missing, is_sparse, n_rows
 from bqvi.models.mixing import Mixing, expected_weights
@@ -180,7 +181,7 @@ class Mixture:
         # A weight of zero counts as 1e-300, which changes sums by less than rounding.
         log_weights = np.log(np.maximum(np.asarray(theta["weights"], float), 1e-300))
         k = len(log_weights)
-        expected = self.components.expectations_at(np.asarray(theta[self.components.name]), k)
+        expected = expectations_of(self.components, theta[self.components.name], k)
         joint = ExpectedLogJoint(self.components, expected, log_weights)
         incomplete = self.components.by_pattern and has_missing(data)
         return joint.summed(data, None, k, incomplete)[2] + self.log_base_measure(data)
@@ -190,12 +191,10 @@ class Mixture:
 
         The weights of ``theta`` are ln pi.
         """
-        components = self.components.log_joint(
-            self.prior[self.components.name], theta[self.components.name], rows
-        )
-        if not self.mixing.name:
-            return components - float(np.log(self.n_components))
-        return components + self.mixing.log_weights_at(theta[self.mixing.name])[:, None, :]
+        of_components = theta[self.components.name]
+        log_weights = like(self.mixing.log_weights_at(theta.get(self.mixing.name)), of_components)
+        expected = self.components.expectations_at(of_components, self.n_components)
+        return self.components.affine(expected, log_weights).rho(like(rows, of_components))
 
 
 class Marginal:

@@ -177,7 +177,7 @@ class Components(Protocol):
         return q.expected_statistics
 
     def expectations_at(self, theta: Array, n_components: int) -> Any:
-        """The same at a point ``theta`` of K = ``n_components``, in the form of ``log_likelihood``."""
+        """The same at points of K = ``n_components``, (K, ...) or draws (L, K, ...); torch has gradients."""
 
     def affine(
         self, expected: Any, log_weights: np.ndarray, shown: np.ndarray | None = None
@@ -209,15 +209,20 @@ class Components(Protocol):
     def log_base_measure(self, data: Data) -> np.ndarray:
         """The log base measure ln h(x_n), (N,)."""
 
-    def log_joint(self, prior: Any, theta: Array, rows: Array) -> Array:
-        """ln p(x_n | theta_k) - ln h(x_n), (L, S, K), for draws of theta; torch tensors carry gradients."""
-
     def representation(self, data: Data) -> np.ndarray:
         """Rows (N, R) with meaningful distances, for starts and for kernels over data."""
 
     def start(self, data: Data, n_components: int, begin: Start) -> Any:
         """A starting q(theta) for K = ``n_components`` from ``data``; as ``begin`` says, from clusters."""
         return start_from_clusters(self, data, n_components, begin)
+
+
+def expectations_of(components: Components, theta: Any, n_components: int) -> Any:
+    """The expectations at ``theta`` in the form of ``q.mean``; a parameter of zero counts as 1e-300."""
+    prior = components.prior(1)
+    if getattr(getattr(prior, "family", prior), "logarithmic_points", False):
+        theta = np.log(np.maximum(theta, 1e-300))
+    return components.expectations_at(np.asarray(theta), n_components)
 
 
 def start_from_clusters(components: Components, data: Data, n_components: int, begin: Start) -> Any:

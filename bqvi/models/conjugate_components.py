@@ -28,9 +28,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from bqvi.arrays import Values, like, namespace, transpose
+from bqvi.arrays import Values, like, namespace
 from bqvi.families import Dirichlet, Gamma
-from bqvi.families.family import ExponentialFamily
 from bqvi.models.components import Components
 from bqvi.models.data import (
     Data,
@@ -42,7 +41,7 @@ from bqvi.models.data import (
 )
 from bqvi.models.mixture import AffineLogJoint, lifted
 from bqvi.models.normal_components import require_table
-from gp.arrays import Array, to_numpy
+from gp.arrays import Array, is_torch, to_numpy
 from gp.checks import positive_vector, require_above, require_each, require_integer, require_positive
 
 _LEAST = -1e30
@@ -121,34 +120,37 @@ class ConjugateComponents(Components):
 
     def fill(self, columns: np.ndarray, out: np.ndarray) -> None:
         """Write T of ``columns`` (D, n) to ``out`` (P, n)."""
-        out[...] = self._table(columns.T).T
+        out[...] = like(self._table(to_numpy(columns).T).T, out)
 
     def _table(self, x: np.ndarray) -> np.ndarray:
         """T of rows, (N, P), 0 where a value is missing."""
         if not (self.by_column and has_missing(x)):
-            return _flat(self.statistics_of(x), len(x))
+            return self._flat(self.statistics_of(x))
         shown = ~np.isnan(x)
         parts = self.statistics_of(np.where(shown, x, 0.0))
-        return _flat(
-            tuple(part * shown.reshape(shown.shape + (1,) * (part.ndim - 2)) for part in parts), len(x)
-        )
+        return self._flat(tuple(part * shown.reshape(shown.shape + (1,) * (part.ndim - 2)) for part in parts))
 
     @property
     def centre(self) -> np.ndarray:
         return np.zeros(1)
 
     def expectations_at(self, theta: Array, n_components: int) -> Values:
-        """t(theta) at ``theta``, such as rates."""
-        if getattr(self._prior, "logarithmic_points", False):
-            # a parameter of zero counts as 1e-300
-            theta = np.log(np.maximum(theta, 1e-300))
+        """t(theta)."""
         return self._prior.statistics(theta)
 
     def affine(
         self, expected: Values, log_weights: np.ndarray, shown: np.ndarray | None = None
     ) -> AffineLogJoint:
-        slope = _flat(expected, len(log_weights))
-        return AffineLogJoint(np.where(np.isneginf(slope), _LEAST, slope), log_weights, lift=self)
+        slope = self._flat(expected)
+        if not is_torch(slope):
+            slope = np.where(np.isneginf(slope), _LEAST, slope)
+        return AffineLogJoint(slope, log_weights, lift=self)
+
+    def _flat(self, values: Values) -> Array:
+        """(..., P) of arrays whose last axes are those of the natural parameters."""
+        pairs = zip(values, self._prior.natural, strict=True)
+        parts = [x.reshape(*x.shape[: x.ndim - np.ndim(eta)], -1) for x, eta in pairs]
+        return namespace(parts[0]).concat(parts, axis=-1)
 
     def statistics(
         self, counts: np.ndarray, sums: np.ndarray, expected: Any = None, shown: np.ndarray | None = None
@@ -163,11 +165,6 @@ class ConjugateComponents(Components):
         """ln h, (N,)."""
         return np.asarray(self.log_base_measure_of(data))
 
-    def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
-        statistics = [t.reshape(*t.shape[:2], -1) for t in prior.statistics(theta)]
-        table = lifted(to_numpy(rows), self)
-        return like(table, theta) @ transpose(namespace(theta).concat(statistics, axis=-1))
-
     def representation(self, data: Data) -> np.ndarray:
         """T in units of its standard deviations; what is missing is at the median."""
         x = to_numpy(data)
@@ -175,11 +172,6 @@ class ConjugateComponents(Components):
             x = np.where(np.isnan(x), np.nanmedian(x, axis=0), x)
         table = lifted(x, self)
         return np.asarray((table - table.mean(axis=0)) / spread(table))
-
-
-def _flat(values: Values, n: int) -> np.ndarray:
-    """(n, P) of arrays (n, ...)."""
-    return np.concatenate([np.reshape(part, (n, -1)) for part in values], axis=1)
 
 
 def poisson(shape: float = 1.0, rate: float | np.ndarray | None = None) -> ConjugateComponents:

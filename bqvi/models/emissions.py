@@ -23,7 +23,7 @@ import numpy as np
 from bqvi.arrays import Values
 from bqvi.families import Dirichlet
 from bqvi.families.family import FamilyOrPoint
-from bqvi.models.components import Components, Start
+from bqvi.models.components import Components, Start, expectations_of
 from bqvi.models.conjugate_components import poisson
 from bqvi.models.data import has_missing
 from bqvi.models.forward_backward import FLOOR
@@ -238,7 +238,7 @@ class ComponentEmissions(Emissions):
     def logarithms_at(
         self, theta: np.ndarray, arranged: np.ndarray | _IncompleteRows, n_states: int
     ) -> np.ndarray:
-        return self._logarithms(self.components.expectations_at(theta, n_states), arranged)
+        return self._logarithms(expectations_of(self.components, theta, n_states), arranged)
 
     def _logarithms(self, expected: Any, arranged: np.ndarray | _IncompleteRows) -> np.ndarray:
         joint = self._joint(expected)

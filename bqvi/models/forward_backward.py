@@ -182,44 +182,48 @@ class _Messages:
         Return those that still differ, and the number of times done. Slices are several times faster than
         chosen columns.
         """
-        start, running, pieces = self._start(), self.layout.running.tolist(), len(self.end)
+        start, pieces, turn = self._start(), len(self.end), self.times.step
         # iterating over tables takes half as long as indexing them, which counts where pieces are few
-        x, y, b = list(self.x), list(self.y), list(self.b)
-        before, older, last = x[0], 0, None
-        for done, t in enumerate(self.times):
-            n, here, moved, likelihood = running[t], x[t], y[t], b[t]
-            older = min(older, n)  # these have begun
-            if older == pieces:
+        tables = (list(x)[::turn] for x in (self.x, self.y, self.b))
+        rows = zip(self.times, self.layout.running[self.times].tolist(), *tables, strict=True)
+        before, older = self.x[0], 0
+        for t, n, here, moved, likelihood in rows:
+            if older == pieces == n:
                 np.matmul(self.matrix, before, out=moved)
             else:
+                older = min(older, n)  # these have begun
                 here, moved, likelihood = here[:, :n], moved[:, :n], likelihood[:, :n]
                 np.matmul(self.matrix, before[:, :older], out=moved[:, :older])
-                moved[:, older:] = start[:, older:n]
+                if older < n:
+                    moved[:, older:] = start[:, older:n]
             if t % _EVERY:
                 np.multiply(moved, likelihood, out=here)
             else:
                 # of pieces that have yet to begin nothing is known
-                last = None if first or n < pieces > older else here.copy()
+                last = None if first or older < n else here.copy()
                 np.multiply(moved, likelihood, out=here)
                 self._divide(here, t, slice(n))
                 if last is not None and len(differs := _differs(here, last)) < _SIDE_BY_SIDE * n:
-                    return differs, done + 1
+                    return differs, abs(t - self.times.start) + 1
             before, older = here, n
-        return np.empty(0, np.intp), len(b)
+        return np.empty(0, np.intp), len(self.b)
 
     def _divide(self, here: np.ndarray, t: int, pieces: np.ndarray | slice) -> None:
         """Divide x at ``t`` (K, n) by its sum, or by that of alpha."""
+        scale = self.scale[t // _EVERY]
         if self.forward is None:
-            self.scale[t // _EVERY, pieces] = here.sum(axis=0)
-        here /= self.scale[t // _EVERY, pieces]
+            scale[pieces] = here.sum(axis=0)
+        here /= scale[pieces]
 
     def _run_again(self, pieces: np.ndarray, done: int) -> None:
         """Run chosen ``pieces`` from the time after those ``done``, until each agrees with the run before."""
         start, lengths, times = self._start(), self.layout.lengths[pieces], self.times
         runs = np.ones(len(pieces), bool)
-        for i in range(done, len(times)):
+        for i in range(done, len(times) if len(pieces) else 0):
             t, chosen = times[i], np.flatnonzero(runs & (lengths > times[i]))
             if not len(chosen):
+                if not runs.any():
+                    return
                 continue
             use = pieces[chosen]
             fresh = self.begin[use] == t

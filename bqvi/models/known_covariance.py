@@ -18,14 +18,13 @@ from typing import Any, Self
 import numpy as np
 import scipy.linalg
 
-from bqvi.arrays import Values, transpose
+from bqvi.arrays import Values, outer
 from bqvi.families import Gaussian
-from bqvi.families.family import ExponentialFamily
 from bqvi.models.components import Components, Start, sample, starting_centres
 from bqvi.models.data import Data, as_table, filled, has_missing, n_rows
-from bqvi.models.mixture import AffineLogJoint, blocks, groups, short_mantissa
+from bqvi.models.mixture import AffineLogJoint, beside, blocks, groups, short_mantissa
 from bqvi.models.normal_components import column_moments, require_table
-from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
+from gp.arrays import LOG_2PI, Array, to_numpy
 from gp.checks import require_covariance, require_finite, require_shape
 
 
@@ -91,25 +90,21 @@ class KnownCovariance(Components):
         return q.mean, q.covariance
 
     def expectations_at(self, theta: Array, n_components: int) -> tuple[Array, Array]:
-        return theta, np.zeros((n_components, *self.covariance.shape))
+        return theta, 0.0 * outer(theta, theta)
 
     def affine(
         self, expected: tuple[Array, Array], log_weights: np.ndarray, shown: np.ndarray | None = None
     ) -> AffineLogJoint:
         (means, covariances), columns = expected, slice(None) if shown is None else shown
-        precision = self._precision(shown)
-        slope, squares = self._slope(means[:, columns], precision, self.centre[columns])
-        spread = (precision * covariances[:, columns][:, :, columns]).sum((-2, -1))
-        return AffineLogJoint(slope, log_weights - 0.5 * (squares + spread), self.centre[columns])
+        precision, centre = beside(self._precision(shown), means), self.centre[columns]
+        gap = means[..., columns] - beside(centre, means)
+        slope = gap @ precision
+        spread = (precision * covariances[..., columns, :][..., columns]).sum((-2, -1))
+        return AffineLogJoint(slope, log_weights - 0.5 * ((gap * slope).sum(-1) + spread), centre)
 
     def _precision(self, shown: np.ndarray | None) -> np.ndarray:
         """That of the columns ``shown``: of the same Gaussians without the others."""
         return self.precision if shown is None else np.linalg.inv(self.covariance[np.ix_(shown, shown)])
-
-    def _slope(self, means: Array, precision: np.ndarray, centre: np.ndarray) -> tuple[Array, Array]:
-        gap = means - _like(centre, means)
-        slope = gap @ _like(precision, means)
-        return slope, (gap * slope).sum(-1)
 
     def statistics(
         self, counts: np.ndarray, sums: np.ndarray, expected: Any = None, shown: np.ndarray | None = None
@@ -135,11 +130,6 @@ class KnownCovariance(Components):
             found[index] = 0.5 * (np.linalg.slogdet(precision)[1] - squares - len(factor) * LOG_2PI)
         return found
 
-    def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
-        slope, squares = self._slope(theta, self.precision, self.centre)
-        shifted = rows - _like(self.centre, rows)
-        return shifted @ transpose(slope) - 0.5 * squares[:, None, :]
-
     def representation(self, data: Data) -> np.ndarray:
         """Rows in units of the components' covariance; what is missing is at its column's mean."""
         return np.asarray((filled(as_table(data)) - self.prior_mean) @ self._whitener)
@@ -158,7 +148,3 @@ class KnownCovariance(Components):
         covariances = np.broadcast_to(np.linalg.inv(precision), (n_components, *self.covariance.shape))
         means = scipy.linalg.solve_triangular(self._whitener.T, centres.T).T
         return Gaussian(means, covariances.copy())
-
-
-def _like(parameter: np.ndarray, x: Array) -> Array:
-    return x.new_tensor(parameter) if is_torch(x) else parameter

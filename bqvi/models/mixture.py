@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import scipy.special
 
-from bqvi.arrays import Values, total
+from bqvi.arrays import Values, total, transpose
 from bqvi.models.conjugate import LocalTerms
 from bqvi.models.data import Data, as_table, has_missing, is_sparse, n_rows, patterns
 from gp.arrays import Array, is_torch, to_numpy
@@ -77,10 +77,15 @@ class AffineLogJoint:
     lift: Lift | None = None
     """T; None for the datum itself."""
 
-    def rho(self, x: np.ndarray) -> np.ndarray:
-        """rho, (N, K)."""
-        shifted = x if self.shift is None else x - self.shift
-        return np.asarray(lifted(shifted, self.lift) @ self.slope.T + self.offset)
+    def rho(self, x: Array) -> Array:
+        """rho, (N, K), or (L, N, K) of draws."""
+        shifted = x if self.shift is None else x - beside(self.shift, x)
+        return lifted(shifted, self.lift) @ transpose(self.slope) + self.offset[..., None, :]
+
+
+def beside(parameter: np.ndarray, x: Array) -> Array:
+    """``parameter`` as an array of the kind of ``x``; NumPy's keep their precision."""
+    return x.new_tensor(parameter) if is_torch(x) else parameter
 
 
 def lifted(x: Array, lift: Lift | None) -> Array:

@@ -13,9 +13,8 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 
-from bqvi.arrays import Values, transpose
+from bqvi.arrays import Values
 from bqvi.families import Dirichlet
-from bqvi.families.family import ExponentialFamily
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import Components, Start, sample, starting_centres
 from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, as_table, is_sparse, log_factorials
@@ -67,14 +66,15 @@ class Multinomial(Components):
         return np.zeros(self.n_words)
 
     def expectations_at(self, theta: Array, n_components: int) -> Values:
-        """ln beta at ``theta``, beta (K, V); a probability of zero counts as 1e-300."""
-        return (np.log(np.maximum(theta, _TINY)),)
+        """ln beta."""
+        return (theta,)
 
     def affine(
         self, expected: Values, log_weights: np.ndarray, shown: np.ndarray | None = None
     ) -> AffineLogJoint:
         # at a point mass with a flat prior an unseen word has ln beta = -inf, and a count of 0 times it is 0
-        return AffineLogJoint(np.maximum(expected[0], -1e30), log_weights)
+        logs = expected[0] if is_torch(expected[0]) else np.maximum(expected[0], -1e30)
+        return AffineLogJoint(logs, log_weights)
 
     def statistics(
         self, counts: np.ndarray, sums: np.ndarray, expected: Any = None, shown: np.ndarray | None = None
@@ -88,10 +88,6 @@ class Multinomial(Components):
         logs = data.astype(float)
         logs.data = log_factorials(logs.data)
         return np.asarray(log_factorials(data.sum(1, dtype=float)) - logs.sum(1))
-
-    def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
-        """<x_n, ln beta_k>, (L, S, K), of ``theta``, ln beta (L, K, V), and ``rows`` (S, V)."""
-        return (rows.to(theta.dtype) if is_torch(rows) else rows) @ transpose(theta)
 
     def representation(self, data: Data) -> np.ndarray:
         return np.asarray(np.sqrt(as_table(data)))

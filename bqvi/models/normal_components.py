@@ -14,12 +14,12 @@ import numpy as np
 
 from bqvi.arrays import Values, transpose
 from bqvi.families import Flat, PointMass
-from bqvi.families.family import ExponentialFamily, FamilyOrPoint
+from bqvi.families.family import FamilyOrPoint
 from bqvi.models.components import Start, start_from_clusters
 from bqvi.models.covariances import Covariance, GaussianExpectations, GaussianPrior, Matrix, matrices_of
 from bqvi.models.data import Data, as_numbers, as_table, filled, has_missing, n_rows, spread
 from bqvi.models.mixture import AffineLogJoint, Lift, blocks, lifted, short_mantissa
-from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
+from gp.arrays import LOG_2PI, Array, to_numpy
 from gp.checks import (
     require_above,
     require_covariance,
@@ -176,12 +176,6 @@ class GaussianComponents:
         if has_missing(data):
             return np.asarray(-0.5 * LOG_2PI * (~np.isnan(data)).sum(1))
         return np.full(n_rows(data), -0.5 * data.shape[1] * LOG_2PI)
-
-    def log_joint(self, prior: ExponentialFamily, theta: Array, rows: Array) -> Array:
-        expected = self.covariance.expectations(_family(prior).statistics(theta))
-        slope, offset = self.covariance.slope(expected)
-        columns = rows - (rows.new_tensor(self.centre) if is_torch(rows) else self.centre)
-        return lifted(columns, self.lift()) @ transpose(slope) + offset[..., None, :]
 
     def representation(self, data: Data) -> np.ndarray:
         """Rows in units of the columns' standard deviations; what is missing is at the mean."""
