@@ -135,7 +135,7 @@ class ConjugateComponents(Components):
         return np.zeros(1)
 
     def expectations_at(self, theta: Array, n_components: int) -> Values:
-        """t(theta)."""
+        """t(theta) at ``theta``."""
         return self._prior.statistics(theta)
 
     def affine(

@@ -66,7 +66,7 @@ class Multinomial(Components):
         return np.zeros(self.n_words)
 
     def expectations_at(self, theta: Array, n_components: int) -> Values:
-        """ln beta."""
+        """ln beta, ``theta`` itself."""
         return (theta,)
 
     def affine(
