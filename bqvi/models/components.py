@@ -218,7 +218,10 @@ class Components(Protocol):
 
 
 def expectations_of(components: Components, theta: Any, n_components: int) -> Any:
-    """The expectations at ``theta`` in the form of ``q.mean``; a parameter of zero counts as 1e-300."""
+    """The expectations of ``components``, K = ``n_components``, at ``theta`` in the form of ``q.mean``.
+
+    A parameter of zero counts as 1e-300.
+    """
     prior = components.prior(1)
     if getattr(getattr(prior, "family", prior), "logarithmic_points", False):
         theta = np.log(np.maximum(theta, 1e-300))
