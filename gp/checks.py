@@ -236,12 +236,13 @@ def require_each(name: str, x: Array, fits: Array, what: str, row: int = 0) -> N
     raise ValueError(f"{name} is {to_numpy(x)[(first, *rest)]:g} in row {row + first}{kind}{place}; {what}")
 
 
-def require_finite(name: str, x: Array) -> None:
-    """Every entry is finite; the error names the first row that is not."""
+def require_finite(name: str, x: Array, row: int = 0) -> None:
+    """Every entry of ``x`` is finite; the error has the place of the first that is not, in ``row`` or later."""
     if scipy.sparse.issparse(x):
         _require_finite_sparse(name, x)
     else:
-        require_each(name, x, x.isfinite() if is_torch(x) else np.isfinite(x), "every entry must be finite")
+        finite = x.isfinite() if is_torch(x) else np.isfinite(x)
+        require_each(name, x, finite, "every entry must be finite", row)
 
 
 def require_summable(name: str, x: Array, row: int = 0) -> None:

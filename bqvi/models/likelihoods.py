@@ -17,7 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from bqvi.arguments import Above, Checked
 from gp.arrays import LOG_2PI, to_numpy
-from gp.checks import require_each
+from gp.checks import require_each, require_finite
 
 
 @runtime_checkable
@@ -93,7 +93,7 @@ class GaussianLikelihood(Checked):
         return {"log_sd": 0.0} if self.sd is None else {}
 
     def check(self, x: np.ndarray, row: int) -> None:
-        require_each("data", x, np.isfinite(x), "every entry must be finite", row)
+        require_finite("data", x, row)
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape

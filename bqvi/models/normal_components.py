@@ -247,11 +247,7 @@ def require_table(data: Data, columns: int | None, missing: bool = False) -> Dat
     missing = missing and has_missing(x)
     for rows in blocks(n_rows(x), 1):
         part = _observed(x[rows], rows.start) if missing else x[rows]
-        try:
-            require_finite("data", part)
-        except ValueError:
-            bad = rows.start + int(np.argwhere(~np.isfinite(to_numpy(part)))[0][0])
-            raise ValueError(f"data has NaN or infinity in row {bad}; remove or impute that row") from None
+        require_finite("data", part, rows.start)
         require_summable("data", part, rows.start)
     return x
 
