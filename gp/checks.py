@@ -237,7 +237,7 @@ def require_each(name: str, x: Array, fits: Array, what: str, row: int = 0) -> N
 
 
 def require_finite(name: str, x: Array, row: int = 0) -> None:
-    """Every entry of ``x`` is finite; the error has the place of the first that is not, in ``row`` or later."""
+    """Every entry of ``x`` is finite; the error has the place of one that is not, counting from ``row``."""
     if scipy.sparse.issparse(x):
         _require_finite_sparse(name, x)
     else:
