@@ -18,7 +18,7 @@ import numpy as np
 import scipy.optimize
 
 from bqvi.calls.settings import CLIMB
-from bqvi.calls.table import AsksError, Evaluations
+from bqvi.calls.table import AsksError, Evaluations, rows_of
 
 
 class Evaluating(Protocol):
@@ -95,12 +95,6 @@ class ClimbResult:
     rows: tuple[int, ...]
     new: int
     ended: str
-
-
-def rows_of(points: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The row (m,) of each ``wanted`` point (m, D) among ``points`` (n, D), -1 where it is not there."""
-    rows = {point.tobytes(): i for i, point in enumerate(points)}
-    return np.array([rows.get(point.tobytes(), -1) for point in wanted], dtype=int)
 
 
 def climb(

@@ -49,6 +49,7 @@ class Range:
     logarithmic : whether values are logarithms, for which -inf is allowed.
     non_negative : the reason why negative values are an error, for messages; "" where they are allowed.
     outputs : whether it may return several numbers at a point.
+    counts_as : the value of a point without one, if it is no log density.
     everywhere : the reason why a value is needed at each point, and advice, for messages; "" where points
         without a value are allowed, or the user has excluded them by ``errors="raise"``.
     beside : the log prior (n,) at theta (n, P), which values have beside what the user's function returned.
@@ -60,6 +61,7 @@ class Range:
     logarithmic: bool = False
     non_negative: str = ""
     outputs: bool = False
+    counts_as: float = np.nan
     everywhere: str = ""
     beside: Callable[[np.ndarray], np.ndarray] | None = None
     prior: str = ""
@@ -67,7 +69,7 @@ class Range:
     @property
     def missing(self) -> float:
         """The value of a failed row."""
-        return -np.inf if self.density else np.nan
+        return -np.inf if self.density else self.counts_as
 
 
 LOG_JOINT = Range("log joint", density=True)

@@ -15,9 +15,9 @@ from contextlib import suppress
 
 import numpy as np
 
-from bqvi.calls.climb import Ends, climb, rows_of
+from bqvi.calls.climb import Ends, climb
 from bqvi.calls.settings import LAPLACE, LaplaceSearchSettings
-from bqvi.calls.table import Evaluations
+from bqvi.calls.table import Evaluations, rows_of
 from gp.laplace import LaplaceGaussian
 from gp.low_discrepancy import scrambled_sobol
 

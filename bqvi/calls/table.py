@@ -190,6 +190,12 @@ def matched(pending: np.ndarray, points: Iterable[np.ndarray]) -> tuple[np.ndarr
     return rows, remaining
 
 
+def rows_of(points: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The row (m,) of each ``wanted`` point (m, D) among ``points`` (n, D), -1 where it is not there."""
+    rows = {point.tobytes(): i for i, point in enumerate(points)}
+    return np.array([rows.get(point.tobytes(), -1) for point in wanted], dtype=int)
+
+
 class Budget:
     """The evaluations of a run, those of its records and diagnostics among them.
 
@@ -364,23 +370,18 @@ class Told(Unfinished):
 
 
 class StepEvaluations:
-    """The points, values and gradients of a step, kept for checks where the estimator itself keeps none."""
+    """The evaluations of a step, kept for checks where the estimator itself keeps none."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self.made: Evaluations | None = None
         self.n_beside = 0
         """The number of evaluations of the step beside those at its draws."""
 
     def enter(self, made: Evaluations) -> None:
-        """Enter evaluations ``made``; gradients that they lack, and those of noisy values, are NaN."""
-        noisy = made.noise_variance is not None and bool(np.any(made.noise_variance > 0.0))
-        gradients = None if noisy else made.gradients
-        missing = np.full(made.points.shape, np.nan)
-        self.rows.append((made.points, made.values, missing if gradients is None else gradients))
-
-    def table(self) -> np.ndarray:
-        """The points, values and gradients as the columns of one array (n, 2 D + 1)."""
-        return np.concatenate([np.column_stack(row) for row in self.rows])
+        """Enter evaluations ``made``, those of noisy values without gradients."""
+        if made.noise_variance is not None and np.any(made.noise_variance > 0.0):
+            made = replace(made, gradients=None)
+        self.made = made if self.made is None else self.made.joined(made)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from bqvi.calls.function import AUTODIFF
 from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch
 from bqvi.models.conjugate import is_conjugate
-from bqvi.models.data import Data
+from bqvi.models.data import Data, n_rows
 from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel, is_moving
 from gp.arrays import to_numpy
 
@@ -146,7 +146,7 @@ def _values_of(function: Function, model: LogJointModel) -> Function:
 
 def caller_of(model: LogJoint) -> Caller:
     """The caller of a `LogJoint`'s function, in its coordinates."""
-    return _caller(_stated(model, None), model)
+    return _caller(_stated(model, None), model, max(n_rows(model.data), 1))
 
 
 def _caller(function: Function, model: LogJointModel, cost: int = 1) -> Caller:

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.calls import Account, Budget, Evaluations, Ledger, Told
-from bqvi.calls.climb import rows_of
+from bqvi.calls.table import rows_of
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import is_as_stated
 from bqvi.inference.monitor import Monitor

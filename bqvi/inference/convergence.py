@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.calls import Account
-from bqvi.calls.climb import rows_of
 from bqvi.calls.gradient_check import gradient_warnings
+from bqvi.calls.table import rows_of
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch

@@ -30,8 +30,8 @@ from bqvi.calls.gradient_check import require_consistent
 from bqvi.calls.table import matched
 from bqvi.families import GaussianMixture
 from bqvi.gradients import RememberingEstimator
-from bqvi.gradients.evaluations import caller_of, differentiable, evaluate
-from bqvi.gradients.gradient import Anchor, Batch
+from bqvi.gradients.evaluations import caller_of, differentiable
+from bqvi.gradients.gradient import Anchor
 from bqvi.gradients.settings import DESIGN
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference.asked import account_of, asking, beginning_of, chosen, due, require_asked
@@ -288,15 +288,11 @@ class FitRun:
         if is_moving(self.problem.model):
             return
         if after.memory is None:
-            require_consistent(function, len(before.latest), after.finite_latest)
+            require_consistent(function, len(before.latest or ()), after.finite_latest)
             return
         kept = self._remembered(before)
         if kept is not None:
             require_consistent(function, len(kept), self._remembered(after))
-
-    def again(self, state: LoopState, points: np.ndarray, ledger: Ledger) -> Evaluations:
-        batch = Batch(None, 0, account=Account(ledger, self.budget_of(state)))
-        return evaluate(self.problem.model, state.q, batch, points)
 
     def pending(self, state: LoopState) -> np.ndarray:
         """Points (m, D) that were chosen and have no values yet.

@@ -285,11 +285,11 @@ def _with_latest(state: LoopState, account: Account) -> LoopState:
         return state
     if account.entered.n_beside:
         state = replace(state, step_evaluations=state.step_evaluations + account.entered.n_beside)
-    if not account.entered.rows:
+    made = account.entered.made
+    if made is None:
         return state
-    made = account.entered.table()
-    kept = np.concatenate([state.latest.reshape(-1, made.shape[1]), made])[-Monitor.KEPT :]
-    return replace(state, latest=kept)
+    kept = made if state.latest is None else state.latest.joined(made)
+    return replace(state, latest=kept[-Monitor.KEPT :])
 
 
 def closed(problem: LoopProblem, state: LoopState, monitor: Monitor, account: Account) -> LoopState:

@@ -201,8 +201,7 @@ class LoopState:
         that was cut short, and take the place of calls when the step is made again; or, where points are
         asked for, those that were told.
     pending : points theta (m, D) that were chosen and have no values yet, where they are asked for.
-    latest : (m, 2 D + 1), at most 256 evaluations of a `LogJoint` by an estimator that keeps none, for
-        checks: theta, values, gradients (NaN where the user gave none).
+    latest : at most 256 evaluations of a `LogJoint` by an estimator that keeps none, for checks; None before.
     claim : the q that was judged last for convergence (`convergence`), and its ELBO; None before.
     begins : whether the run begins with a search for another q (`beginning`).
     tested : the iteration of the latest test of what a further step would gain (`remaining_gain`); -1 before.
@@ -230,7 +229,7 @@ class LoopState:
     repeated: int = 0
     unfinished: Evaluations | None = None
     pending: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    latest: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    latest: Evaluations | None = None
     claim: Any = None
     begins: bool = False
     tested: int = -1
@@ -245,13 +244,10 @@ class LoopState:
     @property
     def finite_latest(self) -> Evaluations | None:
         """The `latest` evaluations of finite value, with gradients where all are; None for none."""
-        if not len(self.latest):
+        if self.latest is None:
             return None
-        d = self.latest.shape[1] // 2
-        rows = self.latest[np.isfinite(self.latest[:, d])]
-        slopes = rows[:, d + 1 :] if np.isfinite(rows).all() else None
-        n = len(rows)
-        return Evaluations(rows[:, :d], rows[:, d], slopes, None, np.zeros(n, bool), ("",) * n)
+        found = replace(self.latest[np.isfinite(self.latest.values)], noise_variance=None)
+        return found if found.good.all() else replace(found, gradients=None)
 
     def fork(self) -> LoopState:
         """A copy of the state that shares no mutable object with it."""

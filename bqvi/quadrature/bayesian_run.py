@@ -24,7 +24,6 @@ from bqvi.quadrature.monte_carlo import (
     in_units,
     shifted_back,
     unlogged,
-    with_zeros,
 )
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState, identity
 from bqvi.quadrature.tails import verdict
@@ -99,10 +98,6 @@ class BayesianRun:
 
     def require_consistent(self, before: IntegrationState, after: IntegrationState) -> None:
         require_consistent(self.caller.function, len(before), self.kept(after))
-
-    def again(self, state: IntegrationState, points: np.ndarray, ledger: Ledger) -> Evaluations:
-        made = self.caller.evaluate(points, ledger, self.budget_of(state))
-        return with_zeros(self.caller.function, made)
 
     def with_more(self, state: IntegrationState, count: int) -> IntegrationState:
         """The state with further nodes, given the pending ones; with no more once the run has finished."""

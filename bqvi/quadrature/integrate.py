@@ -55,11 +55,12 @@ _Gradient: TypeAlias = Annotated[
 _OF_A_BOX = Beside("measure", (None, _LEBESGUE))
 _NOISE_OF_F = Apart("log", "the noise of ln f is not that of f")
 
-VALUES = Range("integrand", outputs=True)
-_LOGARITHMS = Range("integrand", logarithmic=True, outputs=True)
+VALUES = Range("integrand", outputs=True, counts_as=0.0)
+_LOGARITHMS = Range("integrand", logarithmic=True, outputs=True, counts_as=-np.inf)
 _WARPED = Range(
     "integrand",
     outputs=True,
+    counts_as=0.0,
     non_negative="WSABI models a square, so it has to be non-negative; use method 'bq'",
 )
 """The values that an integrand may return: those of f, those of ln f, and those of f for WSABI."""

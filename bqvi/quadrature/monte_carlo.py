@@ -95,11 +95,8 @@ def shifted_back(values: np.ndarray, shift: float) -> np.ndarray:
 
 
 def with_zeros(function: Function, made: Evaluations) -> Evaluations:
-    """Return evaluations in which f counts as zero where it failed, unless ``function.errors`` is "raise"."""
-    if function.errors == "raise" or not made.failed.any():
-        return made
-    values = np.where(made.failed[:, None], -np.inf if function.logarithmic else 0.0, made.values)
-    return replace(made, values=values, failed=np.zeros(len(made), dtype=bool))
+    """Return evaluations in which f is zero where it failed, unless ``function.errors`` is "raise"."""
+    return made if function.errors == "raise" else replace(made, failed=np.zeros(len(made), dtype=bool))
 
 
 def as_wide(values: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -94,9 +94,6 @@ class VerifiableEngine(Engine[_S, R_co], Protocol[_S, R_co]):
     def require_consistent(self, before: _S, after: _S) -> None:
         """Raise an error where given gradients are not those of the values."""
 
-    def again(self, state: _S, points: np.ndarray, ledger: Ledger) -> Evaluations:
-        """Repeated evaluations at points (n, D), within the budget, entered in a ``ledger`` of their own."""
-
 
 class Asked(VerifiableEngine[_S, R_co], Protocol[_S, R_co]):
     """An engine that can be asked for points while others are being evaluated."""

@@ -47,21 +47,26 @@ def require_verifiable(verify: int | None, engine: Any, state: Any, given: bool)
         user gave. engine : that of the run. state : the state with earlier evaluations, or None.
     given : whether the user gave these.
     """
-    possible = state is not None and hasattr(engine, "again") and engine.kept(state) is not None
+    possible = state is not None and hasattr(engine, "kept") and engine.kept(state) is not None
     if verify is None:
-        return int(given and possible and engine.budget_of(state).room(1))
+        return int(given and possible and _room(engine, state, 1))
     if verify and not possible:
         raise ValueError(
             f"verify is {verify}; it is for a run with earlier evaluations, of one start, by a method that "
             "keeps evaluations whose noise, if any, is known, and has a budget for more ('bq', 'wsabi', vbmc)"
         )
-    if verify and not engine.budget_of(state).room(verify):
+    if verify and not _room(engine, state, verify):
         made = engine.checkpoint(state).n_evaluations
         raise ValueError(
             f"verify is {verify}, and budget leaves no evaluation for it, of which {made} have been made: "
             "raise budget, or leave verify out, and nothing is compared"
         )
     return verify
+
+
+def _room(engine: VerifiableEngine[Any, Any], state: object, count: int) -> int:
+    """The number of points, at most ``count``, at which the budget allows a call."""
+    return engine.budget_of(state).room(engine.caller.cost * count) // engine.caller.cost
 
 
 def compare(engine: VerifiableEngine[Any, Any], state: object, count: int, given: bool = False) -> None:
@@ -76,7 +81,7 @@ def compare(engine: VerifiableEngine[Any, Any], state: object, count: int, given
     """
     kept = engine.kept(state)
     assert kept is not None  # `require_verifiable` has checked this
-    room = engine.budget_of(state).room(min(count, len(kept)))
+    room = _room(engine, state, min(count, len(kept)))
     if not room:
         return
     whose, advice = (
@@ -88,7 +93,7 @@ def compare(engine: VerifiableEngine[Any, Any], state: object, count: int, given
     chosen = kept[order[np.unique(np.linspace(0, len(kept) - 1, room).round().astype(int))]]
     returned = Ledger(chosen.points.shape[1])
     try:
-        found = engine.again(state, chosen.points, returned)
+        found = engine.caller.evaluate(chosen.points, returned, engine.budget_of(state))
     finally:  # of an interrupted comparison those that returned count, too
         engine.ledger.count(returned.entries().n_evaluations)
     before, now = (np.asarray(part.values).reshape(len(part), -1) for part in (chosen[: len(found)], found))

@@ -144,9 +144,6 @@ class BoundsRun:
         fine = np.zeros(len(rows), bool)
         return Evaluations(rows, values[has_values], None, None, fine, ("",) * len(rows))
 
-    def again(self, state: BoundsState, points: np.ndarray, ledger: Ledger) -> Evaluations:
-        return self.caller.evaluate(points, ledger, self.budget_of(state))
-
     def require_consistent(self, before: BoundsState, after: BoundsState) -> None:
         """Raise EvaluationError where gradients and values disagree at the first points of the pilot run.
 

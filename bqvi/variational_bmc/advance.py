@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bqvi.calls import AsksError, Evaluations, require_good
-from bqvi.calls.climb import Asking, rows_of
+from bqvi.calls.climb import Asking
+from bqvi.calls.table import rows_of
 from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.state import Estimate, State, evaluated
 from bqvi.variational_bmc.steps import batch_size, design, record, with_next, with_pending

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.calls import Budget, Evaluations, Ledger
+from bqvi.calls import Budget, Evaluations
 from bqvi.runs import Checkpoint, RunStatus
 from bqvi.variational_bmc.correction import proposal_of
 from bqvi.variational_bmc.diagnostics import about_width
@@ -128,9 +128,6 @@ class CheapFirst:
             self._cheap.require_consistent(before.state, after.state)
         elif not isinstance(before, OnCheap) and not isinstance(after, OnCheap):
             self._expensive.require_consistent(before, after)
-
-    def again(self, state: State, points: np.ndarray, ledger: Ledger) -> Evaluations:
-        return self._expensive.again(state, points, ledger)
 
     def alone(self, state: State | OnCheap) -> bool:
         """Whether steps have to be made before the run can be asked for points: those of the first run."""

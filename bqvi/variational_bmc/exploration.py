@@ -32,7 +32,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bqvi.calls import Evaluations
-from bqvi.calls.climb import ClimbResult, Ends, Evaluating, climb, rows_of
+from bqvi.calls.climb import ClimbResult, Ends, Evaluating, climb
+from bqvi.calls.table import rows_of
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, EXPLORATION

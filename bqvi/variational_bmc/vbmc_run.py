@@ -160,9 +160,6 @@ class VBMCRun:
         count = int((~before.evaluations.failed).sum())
         require_consistent(self.caller.function, count, self.kept(after))
 
-    def again(self, state: State, points: np.ndarray, ledger: Ledger) -> Evaluations:
-        return self.target.evaluate(points, ledger, self.budget_of(state))
-
     def pending(self, state: State) -> np.ndarray:
         """The pending points (m, D)."""
         return state.pending

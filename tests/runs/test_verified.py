@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import bqvi
 from bqvi.models import LogJoint
@@ -31,6 +32,27 @@ def test_the_same_function_goes_on_and_another_is_reported(name, tmp_path):
     assert caught.value.n_evaluations == case.budget - 8 + 3
     # no evaluation of the other function is kept
     assert len(case.known(caught.value.state)) == case.budget - 8
+
+
+def test_evaluations_of_a_log_joint_of_rows_are_compared_with_all_its_rows():
+    """Each counts as many evaluations as there are rows; with a row less the values differ."""
+    rows = np.linspace(-1.0, 2.0, 50)
+
+    def fit(data, budget, **more):
+        model = LogJoint(
+            log_likelihood=lambda theta, rows: -0.5 * (rows - theta[:, :1]) ** 2,
+            prior=[norm(0.0, 1.0)],
+            data=data,
+        )
+        return bqvi.fit(model, method="bq", budget=budget, steps=3, tolerance=None, **more)
+
+    first = fit(rows, 300)
+    again = {"resume": first, "run": bqvi.Run(verify=1)}
+    assert fit(rows, 350, **again).n_evaluations == first.n_evaluations + 50
+    with pytest.raises(ValueError, match="verify is 1, and budget leaves no evaluation for it"):
+        fit(rows, first.n_evaluations + 49, **again)
+    with pytest.raises(ValueError, match="had data with other numbers"):
+        fit(rows + 1.0, 350, **again)
 
 
 @pytest.mark.parametrize("name", KEEPING)

@@ -10,7 +10,7 @@ from scipy.stats import qmc
 
 import bqvi
 from bqvi.calls import Evaluations
-from bqvi.calls.climb import rows_of
+from bqvi.calls.table import rows_of
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise, hidden, revealing
 from bqvi.variational_bmc.exploration import explore
 from bqvi.variational_bmc.frame import Frame
