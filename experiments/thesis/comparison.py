@@ -84,7 +84,7 @@ def _name(problem: str, estimator: str, chosen: str, kind: str = "tuned") -> str
 
 def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return every cell, on one problem also untuned; the methods of Figure 6.1; coverages."""
-    steps, names = (10, (_UNTUNED_ON,)) if quick else (STEPS, tuple(PROBLEMS))
+    steps, names = (4, (_UNTUNED_ON,)) if quick else (STEPS, tuple(PROBLEMS))
     made = []
     for problem in names:
         for kind in ("tuned", "untuned") if problem == _UNTUNED_ON else ("tuned",):
@@ -105,7 +105,7 @@ def _cases(quick: bool, _: Resources) -> list[Case]:
 def error_cases(quick: bool, estimators: Sequence[str] = ("exact", *_TWO)) -> list[Case]:
     """Return the errors of single gradients, with each choice of data at each place."""
     batches, names = (
-        (10, _STATED) if quick
+        (4, _STATED) if quick
         else (_BATCHES, [*(name for name in DATA if name not in _UNBIASED[1:]), _BY_NORM])
     )  # fmt: skip
     return [
