@@ -28,7 +28,7 @@ from bqvi.variational_bmc.state import Row
 _UNTESTED = "the log joint has not been evaluated at points that could refute the result"
 _REFUTED = "evaluations that tested the result have changed it"
 _DIFFERENT_MASS = "at draws of the posterior, the densities of surrogate and log joint differ"
-_UNEXPLORED = "the plausible box has not been explored for further modes"
+_UNEXPLORED = "the plausible box has not been explored for further modes: raise budget, or give a smaller box"
 
 
 @dataclass(frozen=True)
