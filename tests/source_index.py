@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,9 +98,18 @@ class Docstring:
 
 @functools.cache
 def modules() -> dict[str, Module]:
-    """Every module of the packages by its dotted name."""
+    """Every module of the packages by its dotted name.
+
+    Garbage collection, which would traverse the trees repeatedly, is off meanwhile and leaves them out then.
+    """
     paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    return {module.name: module for module in map(_read, paths)}
+    enabled = gc.isenabled()
+    gc.disable()
+    found = {module.name: module for module in map(_read, paths)}
+    gc.freeze()
+    if enabled:
+        gc.enable()
+    return found
 
 
 def docstrings(module: Module) -> Iterator[Docstring]:

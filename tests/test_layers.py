@@ -12,15 +12,26 @@ import re
 from pathlib import Path
 
 import pytest
+from source_index import modules
 
 ROOT = Path(__file__).parent.parent
 LAYERS = ("gp", "acquisition", "bqvi", "experiments")  # from the ground up
 
 
-def imported_packages(source: str) -> set[str]:
+@functools.cache
+def trees() -> dict[Path, ast.Module]:
+    return {module.path: module.tree for module in modules().values()}
+
+
+def tree_of(path: Path) -> ast.Module:
+    """The syntax tree of a module, which all tests of the sources share."""
+    return trees()[path]
+
+
+def imported_packages(tree: ast.Module) -> set[str]:
     """First component of every absolute import, wherever in the module it stands."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -36,12 +47,14 @@ def forbidden(path: Path) -> tuple[str, ...]:
 @pytest.mark.parametrize("layer", LAYERS)
 def test_imports_point_down(layer):
     for path in sorted((ROOT / layer).rglob("*.py")):
-        upward = imported_packages(path.read_text()) & set(forbidden(path))
+        upward = imported_packages(tree_of(path)) & set(forbidden(path))
         assert not upward, f"{path.relative_to(ROOT)} imports upward: {sorted(upward)}"
 
 
 def test_the_check_sees_an_upward_import():
-    assert "experiments" in imported_packages("def f():\n    from experiments.harness.cli import main\n")
+    assert "experiments" in imported_packages(
+        ast.parse("def f():\n    from experiments.harness.cli import main\n")
+    )
     assert {"bqvi", "tests"} <= set(forbidden(ROOT / "gp" / "kernels.py"))
 
 
@@ -62,12 +75,11 @@ SUBPACKAGES = {
 
 
 @functools.cache
-def imported_modules(source: str) -> set[str]:
+def imported_modules(tree: ast.Module) -> set[str]:
     """Every module that is imported outside of type checking; names taken from it are listed as if they were
     modules.
     """
     found: set[str] = set()
-    tree = ast.parse(source)
     unchecked = {
         id(inner)
         for node in ast.walk(tree)
@@ -92,9 +104,9 @@ def is_in(module: str, package: str) -> bool:
 def test_subpackages_do_not_import_those_above_them(subpackage):
     own = subpackage.replace("/", ".")
     for path in sorted((ROOT / subpackage).rglob("*.py")):
-        modules = [name for name in imported_modules(path.read_text()) if not is_in(name, own)]
+        others = [name for name in imported_modules(tree_of(path)) if not is_in(name, own)]
         wrong = sorted(
-            name for name in modules if any(is_in(name, other) for other in SUBPACKAGES[subpackage])
+            name for name in others if any(is_in(name, above) for above in SUBPACKAGES[subpackage])
         )
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
@@ -114,7 +126,7 @@ def imports_within(package: str) -> dict[str, set[str]]:
     for path in sorted((ROOT / package).rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         own = unit(module)
-        found = {unit(name) for name in imported_modules(path.read_text()) if is_in(name, package)}
+        found = {unit(name) for name in imported_modules(tree_of(path)) if is_in(name, package)}
         graph.setdefault(own, set()).update(found - {own, package})
     return graph
 
@@ -177,10 +189,10 @@ DECOMPOSITIONS = frozenset(
 """Of numpy.linalg and scipy.linalg: what belongs to a covariance matrix is in gp."""
 
 
-def decompositions(source: str) -> set[str]:
+def decompositions(tree: ast.Module) -> set[str]:
     """Functions of numpy.linalg and scipy.linalg in `DECOMPOSITIONS` that a module uses."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in DECOMPOSITIONS:
             owner = ast.unparse(node.value)
             if owner == "linalg" or owner.endswith(".linalg"):
@@ -209,7 +221,7 @@ def modules_above_gp() -> list[Path]:
 
 
 def test_linear_algebra_is_left_to_gp():
-    used = {str(path.relative_to(ROOT)): decompositions(path.read_text()) for path in modules_above_gp()}
+    used = {str(path.relative_to(ROOT)): decompositions(tree_of(path)) for path in modules_above_gp()}
     wrong = {name: sorted(found - OTHER_MATRICES.get(name, set())) for name, found in used.items()}
     wrong = {name: found for name, found in wrong.items() if found}
     assert not wrong, f"{wrong}: take it from gp (gp.linalg, gp.linear_maps, gp.triangular) or move it there"
@@ -222,18 +234,20 @@ def test_the_rule_on_linear_algebra_covers_modules_outside_of_subpackages():
 
 
 def test_the_check_sees_linear_algebra():
-    assert decompositions("import numpy as np\nx = np.linalg.solve(a, b)") == {"np.linalg.solve"}
-    assert decompositions("x = namespace(a).linalg.inv(a)") == {"namespace(a).linalg.inv"}
-    assert decompositions("from scipy.linalg import solve_triangular") == {"solve_triangular"}
-    assert decompositions("from scipy.linalg.lapack import dpotrf") == {"scipy.linalg.lapack.dpotrf"}
-    assert not decompositions("import numpy as np\nx = np.linalg.norm(a)")
+    assert decompositions(ast.parse("import numpy as np\nx = np.linalg.solve(a, b)")) == {"np.linalg.solve"}
+    assert decompositions(ast.parse("x = namespace(a).linalg.inv(a)")) == {"namespace(a).linalg.inv"}
+    assert decompositions(ast.parse("from scipy.linalg import solve_triangular")) == {"solve_triangular"}
+    assert decompositions(ast.parse("from scipy.linalg.lapack import dpotrf")) == {
+        "scipy.linalg.lapack.dpotrf"
+    }
+    assert not decompositions(ast.parse("import numpy as np\nx = np.linalg.norm(a)"))
 
 
-def written_out(source: str) -> list[int]:
+def written_out(tree: ast.Module) -> list[int]:
     """The lines in which ln(2 pi) is computed."""
     return [
         node.lineno
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and ast.unparse(node.func).split(".")[-1] == "log"
         and node.args
@@ -243,10 +257,10 @@ def written_out(source: str) -> list[int]:
 
 def test_the_constant_of_normal_densities_stands_in_one_place():
     paths = [path for layer in ("gp", "acquisition", "bqvi") for path in sorted((ROOT / layer).rglob("*.py"))]
-    found = {str(path.relative_to(ROOT)): lines for path in paths if (lines := written_out(path.read_text()))}
+    found = {str(path.relative_to(ROOT)): lines for path in paths if (lines := written_out(tree_of(path)))}
     assert found.keys() == {"gp/arrays.py"}, "import LOG_2PI of gp.arrays"
-    assert written_out("x = 0.5 * d * np.log(2.0 * np.pi)") == [1]
-    assert not written_out("x = log(2 * pi * scale)")
+    assert written_out(ast.parse("x = 0.5 * d * np.log(2.0 * np.pi)")) == [1]
+    assert not written_out(ast.parse("x = log(2 * pi * scale)"))
 
 
 EXTENSIONS = (
@@ -273,7 +287,7 @@ OF_ONE_MODEL = ("bqvi/gradients/memoised_moves.py",)
 
 
 def imported_extensions(path: Path, allowed: tuple[str, ...] = ()) -> list[str]:
-    found = imported_modules(path.read_text())
+    found = imported_modules(tree_of(path))
     return sorted(
         name
         for name in found
