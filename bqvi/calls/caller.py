@@ -152,7 +152,7 @@ class Caller:
         threads = CallThreads() if ledger is None else ledger.threads
         try:
             if len(points):
-                if first:
+                if first and self.function.range.beside is not None:
                     require_log_prior(self.function, self.coordinates, batch.theta[0])
                 with users_threads() if workers else threads():
                     self._call(batch, budget, workers, watched)

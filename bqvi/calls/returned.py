@@ -350,15 +350,15 @@ def require_log_prior(function: Function, coordinates: Coordinates | None, theta
     logarithm of a density is negative. With bounds on all of them it cannot be told. An exception that the
     function raises so far out says nothing.
     """
-    kind, step = function.range, 1e6 * (1.0 + np.abs(theta))
+    beside, step = function.range.beside, 1e6 * (1.0 + np.abs(theta))
     ends = (-np.inf, np.inf) if coordinates is None else (coordinates.lower, coordinates.upper)
     away = [np.where(np.isinf(end), theta + np.sign(end) * step, theta) for end in ends]
     away = [point for point in away if (point != theta).any()]
-    if kind.beside is None or not away:
+    if beside is None or not away:
         return
     logs = np.zeros(1)
     with suppress(Exception), np.errstate(all="ignore"):
-        logs = kind.beside(np.stack([theta, *away]))
+        logs = beside(np.stack([theta, *away]))
     here, far = logs[0], logs[1:]
     if here > 0.0 and ((far >= 0.0) & (far <= 1e-3 * here)).all():
         raise EvaluationError(

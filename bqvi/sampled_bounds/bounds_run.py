@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger
+from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.runs import Checkpoint, RunStatus
 from bqvi.sampled_bounds import passes, pilot
@@ -65,7 +65,6 @@ class BoundsRun:
     Parameters
     ----------
     caller : the caller of the log joint. proposals : the proposals of the M problems.
-    coordinates : the coordinates of the parameters, or None.
     transition : the transition of the moves; None for importance sampling.
     choices : the choices that define the run.
     """
@@ -76,11 +75,10 @@ class BoundsRun:
         self,
         caller: Caller,
         proposals: Proposals,
-        coordinates: Coordinates | None,
         transition: Transition | None,
         choices: Choices,
     ) -> None:
-        self.caller, self.proposals, self.coordinates = caller, proposals, coordinates
+        self.caller, self.proposals = caller, proposals
         self.transition, self.choices = transition, choices
         self.ledger = Ledger(proposals.dimension + (len(proposals) > 1))
 

@@ -187,7 +187,7 @@ def evidence_bounds(
         range=asked.range,
     )  # fmt: skip
     caller = Caller(function, coordinates, run)
-    engine = BoundsRun(caller, proposals, coordinates, transition, choices)
+    engine = BoundsRun(caller, proposals, transition, choices)
     if resume is None:
         return Steps(engine, None, run)
     before = resumed(resume, DOOR, RECORDS, engine.checkpoint(engine.init()).settings)

@@ -240,8 +240,6 @@ def _limits(
     name: str, target: Caller, budget: int | None, tolerance: float | None, seconds: float | None
 ) -> Limits:
     dimension = target.dimension
-    if dimension < 1:
-        raise ValueError("every parameter is fixed (lower == upper); at least one must be free")
     total = 50 * (dimension + 2) if budget is None else require_integer(name, budget, dimension + 3)
     return Limits(total, tolerance, seconds)
 
