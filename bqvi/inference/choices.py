@@ -35,7 +35,7 @@ from bqvi.gradients.evaluations import caller_of, is_as_stated
 from bqvi.gradients.settings import STOCHASTIC
 from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import no_gradients_message
-from bqvi.inference.methods import EXACT, METHODS, Method, defaults_for, for_networks, gives_surrogate
+from bqvi.inference.methods import EXACT, METHODS, Method, for_networks, gives_surrogate
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.schedules import RobbinsMonro, Schedule
 from bqvi.inference.settings import DEFAULTS
@@ -110,30 +110,27 @@ def problem_of(
     data: Data,
     estimator: Estimator,
     method: str | Estimator,
-    named: Method | None,
+    defaults: Method,
     minibatch: Strategy | int | str | None,
     schedule: Schedule | None,
     geometry: Geometry | None,
 ) -> LoopProblem:
     """The problem of the loop; ValueError or TypeError where choices exclude each other or the model.
 
-    ``named`` is the method if it was given by name; arguments that are ``None`` have their defaults.
-
     Parameters
     ----------
     model, data : the model, and N rows of its data. estimator : as of `estimator_of`.
-    method : the estimator or its name.
+    method : the estimator or its name. defaults : of the arguments that are None.
     minibatch : a strategy, S, the name of a strategy, or None. schedule, geometry : how far and in which
         direction q moves.
     """
     if isinstance(estimator, Memoised) and isinstance(minibatch, int) and not isinstance(minibatch, bool):
         estimator, minibatch = Memoised(require_integer("minibatch", minibatch, 1)), None
-    choices = named or defaults_for(estimator, geometry, minibatch is not None)
     if is_amortised(model):
         _check_amortised(model, estimator, method)
-        choices = for_networks(choices)
-    geometry = choices.geometry if geometry is None else geometry
-    schedule = choices.schedule if schedule is None else schedule
+        defaults = for_networks(defaults)
+    geometry = defaults.geometry if geometry is None else geometry
+    schedule = defaults.schedule if schedule is None else schedule
     _check_steps(estimator, geometry, schedule)
     _check_minibatch(model, estimator, minibatch)
     if isinstance(minibatch, str):
@@ -142,8 +139,8 @@ def problem_of(
                 f"minibatch is {minibatch!r}; it must be 'balanced', the number of data in a mini-batch (an "
                 "integer), or a strategy of acquisition.minibatch"
             )
-        minibatch = _balanced(model, data, choices.batch)
-    strategy = _strategy(minibatch, choices.batch, n_rows(data), method)
+        minibatch = _balanced(model, data, defaults.batch)
+    strategy = _strategy(minibatch, defaults.batch, n_rows(data), method)
     problem = LoopProblem(model, data, estimator, geometry, schedule, strategy)
     _check_gradients(problem)
     return problem
@@ -152,7 +149,7 @@ def problem_of(
 def estimator_of(
     model: Model, method: str | Estimator, named: Method | None, samples: int | None
 ) -> Estimator:
-    """The estimator, with ``samples`` draws a step; ``model``, ``method``, ``named`` as of `problem_of`."""
+    """The estimator, with ``samples`` draws a step, of a ``method`` for a ``model``, ``named`` if it was."""
     estimator = named.estimator(samples) if named is not None else method
     if not isinstance(estimator, Estimator) or isinstance(estimator, type):
         raise TypeError(

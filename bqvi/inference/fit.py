@@ -166,8 +166,8 @@ def fit(
     if run.max_seconds is not None:
         require_same_end(whole, method, run.max_seconds)
     data = whole.check(data)
-    problem = problem_of(whole, data, estimator, method, choice, minibatch, schedule, geometry)
-    defaults = choice or defaults_for(method, geometry, minibatch is not None)
+    defaults = choice or defaults_for(estimator, geometry, minibatch is not None)
+    problem = problem_of(whole, data, estimator, method, defaults, minibatch, schedule, geometry)
     if isinstance(problem.estimator, BayesianQuadrature) and not is_tested(problem):
         defaults = replace(defaults, tolerance=None)
     stop = stop_of(defaults, steps, tolerance, budget, run.max_seconds)
