@@ -80,7 +80,8 @@ class VariationalAutoencoder:
     ) -> None:
         self.latent = require_integer("latent", latent, 1)
         self.likelihood = _likelihood(likelihood)
-        self.beta = _positive("beta", beta)
+        require_above("beta", beta, 0.0)  # without the divergence q(z | x) shrinks to a point
+        self.beta = float(beta)
         if weights is not None and not isinstance(weights, WeightPrior):
             raise TypeError(f"weights is {weights!r:.100}; it must be a WeightPrior, or None")
         self.weights = weights
@@ -363,15 +364,6 @@ def _empty(device: str | torch.device, dtype: torch.dtype) -> Tensor:
     if found.is_meta:
         raise ValueError(f"device is {device!r}, whose tensors have no numbers; it must be one that computes")
     return found
-
-
-def _positive(name: str, value: float) -> float:
-    if value == 0.0:
-        raise ValueError(
-            f"{name} is 0; it must be above 0: without the divergence q(z | x) shrinks to a point"
-        )
-    require_above(name, value, 0.0)
-    return float(value)
 
 
 def _needed(dimension: int | None) -> int:

@@ -29,9 +29,6 @@ from bqvi.arrays import like
 from bqvi.families import DiagonalGaussian
 from gp.arrays import to_numpy
 
-_WITH_STATE = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
-_RANDOM = (nn.modules.dropout._DropoutNd,)
-
 
 class Network:
     """A copy of a module, on a device.
@@ -53,14 +50,18 @@ class Network:
     TypeError
         It is no module.
     ValueError
-        It keeps running statistics (batch normalisation), or draws random numbers of torch's global
-        generator (dropout): a run could not be resumed to the same numbers. Or it cannot be copied.
+        It cannot be copied, or the shape of a parameter is not known yet.
     """
 
     def __init__(self, name: str, module: nn.Module, device: torch.device, dtype: torch.dtype) -> None:
         if not isinstance(module, nn.Module):
             raise TypeError(f"{name} is {module!r:.100}; it must be a torch.nn.Module, or None")
-        _require_parameters_alone(name, module)
+        for own, p in module.named_parameters():
+            if isinstance(p, nn.parameter.UninitializedParameter):
+                raise ValueError(
+                    f"{name} has the parameter {own}, whose shape is not known yet; call it on a batch of data "
+                    "first"
+                )
         self.name = name
         self.frozen = frozenset(own for own, p in module.named_parameters() if not p.requires_grad)
         try:
@@ -131,33 +132,13 @@ class Network:
         if before != after or not torch.equal(found.nan_to_num(), again.nan_to_num()):
             raise ValueError(
                 f"{self.name} does not do the same in two calls with the same {given}: it draws from torch's "
-                "global generator (dropout), or writes to a buffer (spectral normalisation); its output must "
-                "depend on its parameters and its input alone"
+                "global generator (dropout), or writes to a buffer (batch and spectral normalisation); its "
+                "output must depend on its parameters and its input alone, or a run could not be resumed"
             )
 
     def _written(self) -> list[tuple[int, int]]:
         """The values that differ after a buffer has been written to."""
         return [(id(buffer), buffer._version) for buffer in self.module.buffers()]
-
-
-def _require_parameters_alone(name: str, module: nn.Module) -> None:
-    """Raise ValueError where a layer of ``module`` is known to depend on more than parameters and input."""
-    for part in module.modules():
-        if isinstance(part, _WITH_STATE) and part.track_running_stats:
-            raise ValueError(
-                f"{name} has a {type(part).__name__}, whose running statistics are no parameters; use "
-                "torch.nn.LayerNorm or GroupNorm, or track_running_stats=False"
-            )
-        if isinstance(part, _RANDOM) and part.p > 0.0:
-            raise ValueError(
-                f"{name} has a {type(part).__name__}, which draws from torch's global generator; leave it out"
-            )
-    for own, p in module.named_parameters():
-        if isinstance(p, nn.parameter.UninitializedParameter):
-            raise ValueError(
-                f"{name} has the parameter {own}, whose shape is not known yet; call the module on a batch "
-                "of data first"
-            )
 
 
 def _redrawn(module: nn.Module, seed: int) -> nn.Module:
