@@ -59,8 +59,7 @@ class Network:
         for own, p in module.named_parameters():
             if isinstance(p, nn.parameter.UninitializedParameter):
                 raise ValueError(
-                    f"{name} has the parameter {own}, whose shape is not known yet; call it on a batch of data "
-                    "first"
+                    f"{name} has the parameter {own}, whose shape is not known yet; call it on a batch first"
                 )
         self.name = name
         self.frozen = frozenset(own for own, p in module.named_parameters() if not p.requires_grad)
