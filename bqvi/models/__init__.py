@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from bqvi.models.hidden_markov_model import HiddenMarkovModel
     from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation
     from bqvi.models.likelihoods import BernoulliLikelihood, GaussianLikelihood
-    from bqvi.models.linear_regression import LinearRegression, RegressionPrior
     from bqvi.models.log_joint import LogJoint, LogJointModel
     from bqvi.models.logistic_regression import LogisticRegression
     from bqvi.models.mixing import DirichletWeights, Sticks, UniformWeights
     from bqvi.models.mixture_of_experts import MixtureOfExperts
     from bqvi.models.multinomial_mixture import Multinomial, MultinomialMixture
     from bqvi.models.networks import WeightPrior
+    from bqvi.models.regression_prior import RegressionPrior
     from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
     from bqvi.models.sequences import Sequences
 else:
@@ -48,7 +48,7 @@ __all__ = [
     "AmortisedModel", "BernoulliLikelihood", "CategoricalEmissions", "ComponentEmissions",
     "ConjugateComponents", "ConjugateModel", "DirichletProcessMixture", "DirichletWeights", "FactorAnalysis",
     "GaussianLikelihood", "GaussianMixture", "HiddenMarkovModel", "LatentDirichletAllocation",
-    "LinearRegression", "LocalStep", "LogJoint", "LogJointModel", "LogisticRegression", "Marginal", "Mixture",
+    "LocalStep", "LogJoint", "LogJointModel", "LogisticRegression", "Marginal", "Mixture",
     "MixtureOfExperts", "MixtureOfFactorAnalysers", "Multinomial", "MultinomialMixture",
     "ProbabilisticLatentSemanticAnalysis", "RegressionPrior", "Sequences",
     "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightPrior",

@@ -34,7 +34,9 @@ from bqvi.families.family import FamilyOrPoint
 from bqvi.models.components import sample_rows, starting_centres
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, as_numbers, has_missing, patterns, require_observed_columns, spread
-from bqvi.models.linear_regression import (
+from bqvi.models.mixing import DirichletWeights, Mixing, UniformWeights, expected_weights
+from bqvi.models.normal_components import require_table
+from bqvi.models.regression_prior import (
     DEFAULT,
     RegressionExpectations,
     RegressionPrior,
@@ -43,8 +45,6 @@ from bqvi.models.linear_regression import (
     require_prior,
     statistics,
 )
-from bqvi.models.mixing import DirichletWeights, Mixing, UniformWeights, expected_weights
-from bqvi.models.normal_components import require_table
 from gp.arrays import LOG_2PI, Array, to_numpy
 from gp.checks import require_integer, require_one_of
 

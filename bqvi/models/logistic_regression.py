@@ -20,8 +20,8 @@ import scipy.special
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models.conjugate import LocalStep, LocalTerms
 from bqvi.models.data import Data
-from bqvi.models.linear_regression import regression_data
 from bqvi.models.log_joint import initial_gaussian
+from bqvi.models.regression_prior import regression_data
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 from gp.checks import require_above, require_integer
 
@@ -95,7 +95,7 @@ class LogisticRegression:
 
     def check(self, data: Data) -> Data:
         """(X, y) with N >= 1 rows, finite, labels 0 or 1; as torch float64 unless tensors were given."""
-        x, y = regression_data(data, self.dimension, None)
+        x, y = regression_data(data, self.dimension)
         labels = np.unique(to_numpy(y))
         if not np.isin(labels, (0.0, 1.0)).all():
             raise ValueError(f"data[1] has labels {labels[:5]}; they must be 0 or 1")

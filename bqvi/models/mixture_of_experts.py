@@ -34,16 +34,16 @@ from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import sample_rows, starting_centres
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data, as_numbers
-from bqvi.models.linear_regression import (
+from bqvi.models.normal_components import EMPIRICAL
+from bqvi.models.regression_prior import (
     SINGULAR,
     RegressionPrior,
-    check_regression,
     estimates,
     expectations,
+    regression_data,
     statistics,
     visible_strength,
 )
-from bqvi.models.normal_components import EMPIRICAL
 from gp.arrays import LOG_2PI, Array, shown, to_numpy
 from gp.checks import require_above, require_integer, require_one_of, require_positive
 
@@ -304,9 +304,9 @@ class MixtureOfExperts:
 
     def check(self, data: Data) -> tuple[np.ndarray, np.ndarray]:
         """(X (N, P), y (N,)), finite; y 0 or 1 for logistic experts."""
-        x, y = check_regression(data, self.dimension, 1)
-        self.experts.check(y[:, 0])
-        return x, y[:, 0]
+        x, y = (np.asarray(to_numpy(part), float) for part in regression_data(data, self.dimension))
+        self.experts.check(y)
+        return x, y
 
     @cached_property
     def prior(self) -> Product:

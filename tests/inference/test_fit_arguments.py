@@ -17,10 +17,10 @@ from bqvi.inference import Euclidean, loop
 from bqvi.models import (
     FactorAnalysis,
     GaussianMixture,
-    LinearRegression,
     LogisticRegression,
     LogJoint,
     Marginal,
+    MixtureOfExperts,
     MultinomialMixture,
 )
 
@@ -678,7 +678,7 @@ def test_data_whose_squares_overflow_are_named(size):
         with pytest.raises(ValueError, match="data" + said):
             bqvi.fit(model, far)
     labels = np.arange(len(far)) % 2.0
-    for of_pairs in (LinearRegression(far.shape[1]), LogisticRegression(far.shape[1])):
+    for of_pairs in (MixtureOfExperts(2, far.shape[1]), LogisticRegression(far.shape[1])):
         with pytest.raises(ValueError, match=r"data\[0\]" + said):
             bqvi.fit(of_pairs, (far, labels), "sngd")
 

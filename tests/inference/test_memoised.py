@@ -16,7 +16,6 @@ from bqvi.models import (
     GaussianMixture,
     HiddenMarkovModel,
     LatentDirichletAllocation,
-    LinearRegression,
     LogisticRegression,
     Mixture,
     ProbabilisticLatentSemanticAnalysis,
@@ -153,14 +152,6 @@ def test_one_batch_is_coordinate_ascent():
     a = bqvi.fit(model, X, Memoised(len(X), shuffle=False), steps=10, tolerance=1e-12)
     b = bqvi.fit(model, X, steps=10, tolerance=1e-12)
     assert a.elbo == pytest.approx(b.elbo, rel=1e-12)
-
-
-def test_a_regression_is_right_after_one_pass():
-    x = RNG.normal(size=(50, 3))
-    y = x @ [1.0, 2.0, 3.0] + RNG.normal(size=50)
-    exact = bqvi.fit(LinearRegression(3), (x, y))
-    fit = bqvi.fit(exact.problem.model, (x, y), Memoised(10), steps=5)
-    assert fit.elbo == pytest.approx(exact.elbo, rel=1e-10)
 
 
 @pytest.mark.parametrize("size", [30, 75, 150])

@@ -14,7 +14,6 @@ from bqvi.models import (
     GaussianMixture,
     HiddenMarkovModel,
     LatentDirichletAllocation,
-    LinearRegression,
     LogisticRegression,
     Marginal,
     Mixture,
@@ -72,7 +71,6 @@ SEQUENCES = {
     "states, bernoulli": states(ComponentEmissions(bernoulli())),
 }
 REGRESSIONS = {
-    "linear": LinearRegression(3),
     "logistic": LogisticRegression(3),
     "linear experts": MixtureOfExperts(2, 3),
     "logistic experts": MixtureOfExperts(2, 3, "logistic"),
@@ -162,7 +160,7 @@ def test_inputs_and_outputs_that_cannot_be(name):
         (lambda: MixtureOfFactorAnalysers(2, 1, prior=3), "prior is 3; it must be a RegressionPrior"),
         (lambda: FactorAnalysis(1, prior=RegressionPrior(scale=[1.0, 2.0])), r"prior.scale has shape \(2,\)"),
         (lambda: FactorAnalysis(1, prior=RegressionPrior(scale="x")), "prior.scale is a str"),
-        (lambda: LinearRegression(3, prior="flat"), "prior is 'flat'"),
+        (lambda: FactorAnalysis(1, prior="flat"), "prior is 'flat'"),
         (lambda: MixtureOfExperts(2, 3, 4), "experts is 4; it must be 'linear' or 'logistic'"),
     ],
 )
@@ -219,7 +217,7 @@ def test_more_components_than_rows_are_as_the_prior_has_them():
     ("model", "kind", "message"),
     [
         (DirichletProcessMixture("full", 3, tail="tied"), ValueError, "mixture has tail='tied'.*'truncated'"),
-        (LinearRegression(2), TypeError, "mixture is a LinearRegression"),
+        (LogisticRegression(2), TypeError, "mixture is a LogisticRegression"),
     ],
 )
 def test_what_has_no_components_to_draw_is_not_summed_out(model, kind, message):
