@@ -64,7 +64,7 @@ def test_a_correlated_gaussian_in_many_dimensions_gets_a_frame_along_its_axes():
     """In a frame along the coordinates, as the first evaluations suggest, .02 of the draws are effective."""
     problem = hard.HARD["Gaussian 20, gradients"].problem(2)
     found = bqvi.vbmc(
-        problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=40, seed=2, tolerance=None
+        problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=32, seed=2, tolerance=None
     )
     assert found.trace["effective_share"][-1] > 0.5
     assert abs(found.log_evidence - problem.log_evidence) < 0.02
