@@ -26,7 +26,7 @@ import numpy as np
 
 from bqvi.arguments import AtLeast, Checked, one_of
 from bqvi.arrays import Values, like, namespace
-from bqvi.families import Dirichlet, Gamma, PointMass
+from bqvi.families import Dirichlet, Gamma
 from bqvi.families.family import FamilyOrPoint
 from gp.arrays import Array
 from gp.checks import positive_vector, require_above, require_integer
@@ -251,18 +251,6 @@ class Sticks(Checked):
         log_alpha = float(found.expected_statistics[0])
         divergence = float(found.kl(Gamma(np.asarray(shape), np.asarray(rate))))
         return self.n_sticks * log_alpha + (float(found.mean) - 1.0) * log_rest - divergence
-
-    def weight_deviations(self, q: Any) -> np.ndarray:
-        """Standard deviations of the weights under the factor q, (T,) or (T + 1,); 0 at a point mass."""
-        if isinstance(q, PointMass):
-            return np.zeros(self.n_sticks + 1)
-        alpha = np.asarray(q.concentration)
-        total = alpha.sum(-1, keepdims=True)
-        first, second = alpha / total, alpha * (alpha + 1.0) / (total * (total + 1.0))
-        mean, square = (
-            np.append(part[:, 0], 1.0) * np.append(1.0, np.cumprod(part[:, 1])) for part in (first, second)
-        )
-        return np.asarray(np.sqrt(np.maximum(square - mean * mean, 0.0)))
 
     def start(self, shares: np.ndarray) -> Dirichlet:
         behind = shares[::-1].cumsum()[::-1] - shares

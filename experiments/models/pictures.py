@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bqvi.canvas import COLOURS, new_figure
+from bqvi.families import Dirichlet
 from bqvi.models.data import as_numbers
 from gp.checks import require_integer, require_shape
 from gp.imports import needing
@@ -152,3 +153,14 @@ def weights(
     ax.set_xlabel("component")
     ax.set_ylabel("weight")
     return ax
+
+
+def weight_deviations(q: Dirichlet) -> np.ndarray:
+    """Standard deviations (T,) of the weights of sticks under their factor ``q``; with a tied tail (T + 1,)."""
+    alpha = np.asarray(q.concentration)
+    total = alpha.sum(-1, keepdims=True)
+    first, second = alpha / total, alpha * (alpha + 1.0) / (total * (total + 1.0))
+    mean, square = (
+        np.append(part[:, 0], 1.0) * np.append(1.0, np.cumprod(part[:, 1])) for part in (first, second)
+    )
+    return np.asarray(np.sqrt(np.maximum(square - mean * mean, 0.0)))

@@ -73,7 +73,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     weights = settled.expected_weights(q)
     means, covariances = component_estimates(settled, q)
     alpha = np.nan if "concentration" in chosen else float(settled.concentration(q).mean)
-    deviations = settled.mixing.weight_deviations(q["sticks"])
+    deviations = pictures.weight_deviations(q["sticks"])
     t = len(means)
     return pd.DataFrame(
         {

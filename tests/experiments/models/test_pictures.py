@@ -46,10 +46,10 @@ def test_sticks_have_the_moments_of_draws(tail):
     settled, q = fit.problem.model, fit.q
     draws = q["sticks"].sample(20_000, np.random.default_rng(0))
     pi = np.exp(settled.mixing.log_weights_at(draws))
-    squares = settled.mixing.weight_deviations(q["sticks"]) ** 2 + settled.expected_weights(q) ** 2
+    squares = pictures.weight_deviations(q["sticks"]) ** 2 + settled.expected_weights(q) ** 2
     # five standard errors of a mean of 20,000 draws: a false alarm in 3e6
     assert (np.abs(squares - (pi**2).mean(0)) < 5.0 * (pi**2).std(0) / np.sqrt(len(pi)) + 1e-15).all()
-    deviations = settled.mixing.weight_deviations(q["sticks"])
+    deviations = pictures.weight_deviations(q["sticks"])
     ax = pictures.weights(settled.expected_weights(q), deviations, truth=np.array([0.5, 0.5]))
     assert [bar.get_height() for bar in ax.patches[: len(pi[0])]] == pytest.approx(list(pi.mean(0)), abs=5e-3)
 
