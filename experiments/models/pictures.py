@@ -156,7 +156,7 @@ def weights(
 
 
 def weight_deviations(q: Dirichlet) -> np.ndarray:
-    """Standard deviations (T,) of the weights of sticks under their factor ``q``; with a tied tail (T + 1,)."""
+    """Standard deviations (T,) of the weights of sticks under ``q``, (T + 1,) with a tied tail."""
     alpha = np.asarray(q.concentration)
     total = alpha.sum(-1, keepdims=True)
     first, second = alpha / total, alpha * (alpha + 1.0) / (total * (total + 1.0))

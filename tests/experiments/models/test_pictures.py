@@ -69,14 +69,7 @@ DRAWN = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        n
-        for n, f in vars(pictures).items()
-        if getattr(f, "__module__", "") == pictures.__name__ and n[0] != "_"
-    ],
-)
+@pytest.mark.parametrize("name", DRAWN)
 def test_every_picture_is_drawn_into_the_axes_given_and_returns_them(name):
     """Or into those of a new figure; and something is drawn."""
     own = Figure().subplots()
