@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 CORE = ("calls", "runs", "posterior", "variational_bmc", "quadrature", "inference", "gradients")
 """What all doors use, and the engines."""
 CAPS = {
-    "lines of bqvi, gp and acquisition": 61_153,
-    "lines of the core of bqvi": 28_720,
+    "lines of bqvi, gp and acquisition": 61_151,
+    "lines of the core of bqvi": 28_718,
     "constants": 318,
     "arguments of vbmc": 18,
     "arguments of integrate": 18,

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import NoReturn
@@ -54,7 +53,7 @@ from bqvi.calls.returned import (
 from bqvi.calls.run import HERE, Run
 from bqvi.calls.table import Budget, Evaluations, Ledger
 from bqvi.records import fingerprint
-from gp.threads import CallThreads, users_threads
+from gp.threads import users_threads
 from gp.user_warnings import warn_user_of_each
 
 _NO_GRAPH = (
@@ -147,14 +146,14 @@ class Caller:
         budget = Budget() if budget is None else budget
         points = np.asarray(points, float)
         points = points[: budget.room(self.cost * len(points)) // self.cost]
+        ledger = Ledger(points.shape[-1]) if ledger is None else ledger
         batch = CallBatch(self, points, self.to_user(points), ledger)
         workers = self.run.executor is not None or self.run.n_jobs > 1
-        threads = CallThreads() if ledger is None else ledger.threads
         try:
             if len(points):
                 if first and self.function.range.beside is not None:
                     require_log_prior(self.function, self.coordinates, batch.theta[0])
-                with users_threads() if workers else threads():
+                with users_threads() if workers else ledger.threads():
                     self._call(batch, budget, workers, watched)
         except EvaluationError as error:
             if error.evaluations is None:
@@ -194,7 +193,7 @@ class Caller:
         batch.enter(0, result)
         batch.finished(first=False)
 
-    def _with_slope(self, made: Evaluations, ledger: Ledger | None, budget: Budget) -> Evaluations:
+    def _with_slope(self, made: Evaluations, ledger: Ledger, budget: Budget) -> Evaluations:
         """The evaluations, once a gradient near one of them has been compared with values; both count."""
         from bqvi.calls.autodiff import values_only
 
@@ -206,8 +205,7 @@ class Caller:
         one = replace(self, run=HERE)
         middle = one.evaluate(points[:1], None, budget)
         around = replace(one, function=values_only(self.function)).evaluate(points[1:], None, budget)
-        if ledger is not None:
-            ledger.count(cost)
+        ledger.count(cost)
         if middle.good.all() and around.good.all():
             slope = np.asarray(middle.gradients).reshape(-1, len(step)) @ step
             values = around.values.reshape(len(around), -1).sum(1)
@@ -364,20 +362,17 @@ def _picklable(error: Exception) -> Exception:
 class CallBatch:
     """The results so far at a batch of points (n, D), which are theta (n, P) in the user's units."""
 
-    def __init__(self, caller: Caller, points: np.ndarray, theta: np.ndarray, ledger: Ledger | None) -> None:
+    def __init__(self, caller: Caller, points: np.ndarray, theta: np.ndarray, ledger: Ledger) -> None:
         self.theta, self.left_torch = theta, False
         """The points, and whether an operation of the function left torch's graph."""
         self._caller, self._function = caller, caller.function
         self._points, self._ledger = points, ledger
-        self._outputs = None if ledger is None else ledger.outputs
-        """The number of values that the function returns at a point, in this batch or an earlier one."""
         self._results: dict[int, CallResult] = {}
         """The results by the index of their first point. Each is entered in one assignment, so that at an
         interrupt it is there with its row and its count, or not at all."""
-        self._called_in_vain = 0
+        self._called_in_vain = self._without_value = 0
         self._failure: CallResult | None = None
-        if ledger is not None:
-            ledger.begin(self._returned)
+        ledger.begin(self._returned)
 
     def enter_whole(self, result: CallResult) -> bool:
         """Enter the result at all points together; False if each point has to be evaluated by itself."""
@@ -393,25 +388,23 @@ class CallBatch:
         self.left_torch |= result.left
         if result.values is not None:
             outputs = result.values.shape[1]
-            if (self._outputs or outputs) != outputs:
+            if (self._ledger.outputs or outputs) != outputs:
                 wrong = EvaluationError(
                     f"the {self._function.range.title} returned {outputs} numbers at "
-                    f"{self._function.place(points[0])}, and {self._outputs} elsewhere; it must return as "
-                    "many everywhere",
+                    f"{self._function.place(points[0])}, and {self._ledger.outputs} elsewhere; it must "
+                    "return as many everywhere",
                     points[0],
                 )
                 self._results[index] = no_values(points, wrong, kept=False)
                 wrong.evaluations = self.rows()
                 raise wrong
-            self._outputs = outputs
-            if self._ledger is not None:
-                self._ledger.outputs = outputs
+            self._ledger.outputs = outputs
         fatal = error is not None and self._stops(error)
         # a value without its gradient is an evaluation; a call that stops the run by an exception is none
         dropped = fatal and result.values is None
+        self._without_value += len(points) * (result.values is None)
         self._results[index] = replace(result, kept=np.zeros_like(result.kept)) if dropped else result
-        if self._ledger is not None:
-            self._ledger.returned()
+        self._ledger.returned()
         if isinstance(error, EvaluationError):
             error.evaluations = self.rows()
             raise error
@@ -431,7 +424,7 @@ class CallBatch:
             message += everywhere if is_numerical(error) else OF_ITS_CODE
         elif self._function.errors == "numerical":
             message += OF_ITS_CODE
-            if may_be_meant(error) and self._outputs is not None:
+            if may_be_meant(error) and self._ledger.outputs is not None:
                 message += ', or give bqvi.Run(errors="infeasible") to go on without such points'
         point = points[0] if len(points) == 1 else None
         raise EvaluationError(message, point, self.rows()) from error
@@ -439,7 +432,7 @@ class CallBatch:
     def _advice(self, error: Exception) -> str:
         """Advice on an error of the user's function; "" where there is none."""
         found = advice(error, self._function.gradient)
-        of_points = self._function.model is None and self._outputs is None
+        of_points = self._function.model is None and self._ledger.outputs is None
         on_points = advice_on_points(error, self._function.vectorised) if of_points else ""
         if isinstance(error, IndexError) and (self._function.vectorised or not on_points):
             found += f"; theta has {self.theta.shape[1]} entries a point"
@@ -451,12 +444,10 @@ class CallBatch:
 
     def finished(self, first: bool) -> Evaluations:
         """All rows, entered in the ledger; see `Caller.evaluate`."""
-        made, function = self.rows(), self._function
-        results = [self._results[index] for index in sorted(self._results)]
-        if _left_torch(results).any():
+        (_, result), made, function = self._whole(), self.rows(), self._function
+        if _left_torch(result).any():
             raise EvaluationError(f"the {function.range.title} {_NO_GRAPH}", evaluations=made)
-        values = [result.values[:, 0] for result in results if result.values is not None]
-        if first and self._failure is not None and not values:
+        if first and self._failure is not None and self._without_value == len(made):
             error = self._failure.error
             assert error is not None  # a failure has an error
             reason = f"{described(error)}, and raised at each of the {len(made)} first points"
@@ -465,50 +456,52 @@ class CallBatch:
                 f"{self._advice(error)}. Start where it is finite, or correct it",
                 evaluations=made,
             ) from error
-        if first and function.range.density and len(values) == len(results) > 0:
-            warn_user_of_each(doubts(function.range, np.concatenate(values), self.theta[: len(made)]))
-        if self._ledger is not None:
-            self._ledger.end(made)
+        if first and function.range.density and len(made) and not self._without_value:
+            assert result.values is not None  # by `together`
+            warn_user_of_each(doubts(function.range, result.values[:, 0], self.theta[: len(made)]))
+        self._ledger.end(made)
         return made
 
     def _returned(self) -> Evaluations:
         """As `rows`, without counting the call that stops the run, which has returned no evaluation."""
-        found = self.rows()
-        dropped = sum(int(np.count_nonzero(~result.kept)) for result in self._results.values())
+        found, (_, result) = self.rows(), self._whole()
+        dropped = int(np.count_nonzero(~result.kept))
         return replace(found, n_evaluations=found.n_evaluations - self._caller.cost * dropped)
+
+    def _whole(self) -> tuple[np.ndarray, CallResult]:
+        """The indices of the points (n,) that have been called, and the results there as one."""
+        parts = sorted(self._results.items())
+        spans = (np.arange(index, index + len(part.failed)) for index, part in parts)
+        whole = together([part for _, part in parts], self._ledger.outputs or 1, self.theta.shape[1])
+        at = np.concatenate([np.zeros(0, int), *spans])
+        if self._ledger.outputs is not None and len(at) and at[-1] + 1 == len(at):
+            self._results = {0: whole}  # for the next time
+        return at, whole
 
     def rows(self) -> Evaluations:
         """The evaluations so far, in the order of the points, without a result that stops the run."""
-        results = dict(self._results)
-        called = self._called_in_vain + sum(len(result.failed) for result in results.values())
-        parts = [results[index] for index in sorted(results)]
-        result = together(parts, self._outputs or 1, self.theta.shape[1])
-        left = _left_torch(parts)
+        at, result = self._whole()
+        left = _left_torch(result)
         if left.any():
             assert result.gradients is not None  # by torch
             result = replace(result, gradients=np.where(left[:, None, None], np.nan, result.gradients))
-        spans = (np.arange(index, index + len(results[index].failed)) for index in sorted(results))
-        at = np.concatenate([np.zeros(0, int), *spans])
-        found = rows_of(
-            self._caller, self._points[at], self.theta[at], result, self._function.gradient is not None
-        )
-        return replace(found, n_evaluations=self._caller.cost * called)
+        with_gradients = self._function.gradient is not None
+        found = rows_of(self._caller, self._points[at], self.theta[at], result, with_gradients)
+        return replace(found, n_evaluations=self._caller.cost * (self._called_in_vain + len(at)))
 
 
-def _left_torch(parts: Sequence[CallResult]) -> np.ndarray:
+def _left_torch(result: CallResult) -> np.ndarray:
     """Which rows (n,) have no graph although values differ, so that they must depend on theta.
 
     A constant, whose gradient is zero, is allowed.
     """
-    alone = [part.values for part in parts if part.values is not None and not part.graph]
-    values = np.concatenate(alone) if alone else np.zeros((0, 1))
-    finite = np.isfinite(values).all(axis=1)
-    found = np.repeat([part.values is not None and not part.graph for part in parts],
-                      [len(part.failed) for part in parts])  # fmt: skip
-    if not finite.any() or not (np.ptp(values[finite], axis=0) > 0.0).any():
-        return np.zeros(len(found), bool)
-    found[found] = finite
-    return found
+    none = np.zeros(len(result.failed), bool)
+    if np.all(result.graph):
+        return none
+    assert result.values is not None  # by `together`
+    found: np.ndarray = ~np.broadcast_to(result.graph, none.shape) & np.isfinite(result.values).all(axis=1)
+    differ = found.any() and (np.ptp(result.values[found], axis=0) > 0.0).any()
+    return found if differ else none
 
 
 def rows_of(

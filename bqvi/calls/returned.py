@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,8 @@ class CallResult:
     sds : the standard deviations of the values' noise (m,), or None. gradients : (m, o, P), or None.
     error : the exception that the value or the gradient raised, or an EvaluationError about what they
         returned; None if there is none.
-    graph : whether the values depend on theta in torch's graph; with "autodiff" False where they do not.
+    graph : whether the values depend on theta in torch's graph, () or (m,); with "autodiff" False where they
+        do not.
     left : whether an operation of the function left torch's graph, where the call was watched.
     who : the function that raised, where it was neither the value nor the gradient: "noise_sd" or
         "log_density".
@@ -52,7 +54,7 @@ class CallResult:
     sds: np.ndarray | None = None
     gradients: np.ndarray | None = None
     error: Exception | None = None
-    graph: bool = True
+    graph: np.ndarray | bool = True
     left: bool = False
     who: str = ""
     by_products: Products = ()
@@ -79,8 +81,11 @@ def together(parts: Sequence[CallResult], outputs: int, dimension: int) -> CallR
     """
     if len(parts) == 1 and parts[0].values is not None:
         return parts[0]
-    failed, kept = (np.concatenate([np.zeros(0, bool), *(getattr(part, name) for part in parts)])
-                    for name in ("failed", "kept"))  # fmt: skip
+    failed, kept, graph = (
+        np.concatenate([np.zeros(0, bool), *(np.broadcast_to(getattr(part, name), len(part.failed))
+                                             for part in parts)])
+        for name in ("failed", "kept", "graph")
+    )  # fmt: skip
 
     def column(name: str, *shape: int) -> np.ndarray | None:
         """(n, *shape), NaN for parts without it; None where all lack it."""
@@ -89,15 +94,17 @@ def together(parts: Sequence[CallResult], outputs: int, dimension: int) -> CallR
             return None
         return np.concatenate([np.full(size, np.nan) if x is None else x for x, size in found])
 
-    values = column("values", outputs)
+    values, products = column("values", outputs), [part.by_products for part in parts]
+    rows = (one or (None,) * len(part.failed) for one, part in zip(products, parts, strict=True))
     return CallResult(
         np.full((len(failed), outputs), np.nan) if values is None else values,
         failed,
-        tuple(reason for part in parts for reason in part.reasons),
+        tuple(chain.from_iterable(part.reasons for part in parts)),
         kept,
         column("sds"),
         column("gradients", outputs, dimension),
-        by_products=tuple(one for part in parts for one in part.by_products or (None,) * len(part.failed)),
+        graph=graph,
+        by_products=tuple(chain.from_iterable(rows)) if any(products) else (),
     )
 
 

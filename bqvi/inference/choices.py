@@ -146,9 +146,7 @@ def problem_of(
     return problem
 
 
-def estimator_of(
-    model: Model, method: str | Estimator, named: Method | None, samples: int | None
-) -> Estimator:
+def estimator_of(model: Any, method: str | Estimator, named: Method | None, samples: int | None) -> Estimator:
     """The estimator, with ``samples`` draws a step, of a ``method`` for a ``model``, ``named`` if it was."""
     estimator = named.estimator(samples) if named is not None else method
     if not isinstance(estimator, Estimator) or isinstance(estimator, type):
