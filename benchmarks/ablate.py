@@ -103,9 +103,8 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
 
     nobody = np.zeros(0, int)
     return {
-        "proposal at tails": [(correction, "_at_tails", lambda *_: None)],
-        "population rounds": [(correction, "WEIGHTS", replace(WEIGHTS, rounds=0))],
-        "thorough proposal": [(learning, "polished", correction.correct)],
+        "covering": [(correction, "covering", lambda first, *_: first)],
+        "thorough proposal": [(learning, "polished", lambda *given: correction.correct(*given[:5]))],
         "ascent doubted": [(learning, "COMPONENTS", replace(COMPONENTS, doubted=math.inf))],
         "annealed": [(learning, "annealed", lambda surrogate, mean, covariance, *_: (mean, covariance))],
         "restart": [(learning, "_starts_again", lambda *_: False)],

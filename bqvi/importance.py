@@ -1,24 +1,27 @@
 """Importance sampling: a mixture of Gaussians as the proposal, drawn from a Sobol set.
 
 A proposal that was fitted by the ELBO, as q is, has thinner tails than the density that it approximates:
-`Proposal.widened` therefore adds a share of the same components with larger scales. `Proposal.adapted` is one
-step of population Monte Carlo (Cappe et al. 2008): expectation maximisation towards weighted draws.
+`Proposal.widened` therefore adds a share of the same components with larger scales, and `covering` adds
+components at evaluated points where the density exceeds that of the proposal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
 
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures.mixture_density import MixtureDensity
-from gp.triangular import cholesky
+from gp.triangular import cholesky, solve_lower
 
 WIDE, WIDENING = 0.25, 1.7
 """The share of a proposal that is widened, and the factor of its scales."""
+_GAUSSIANS, _EXCESS, _KEPT = 60, 5.0, 0.1
+"""Of a covering: the most Gaussians, the largest factor, and the share that follows the numbers of draws."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,26 +62,65 @@ class Proposal:
         normal = ndtri(np.clip(cube[:, 1:], 1e-12, 1.0 - 1e-12))
         return self.means[index] + np.einsum("mij,mj->mi", self.factors[index], normal)
 
-    def adapted(self, u: np.ndarray, weights: np.ndarray, logs: np.ndarray) -> Proposal:
-        """One step of expectation maximisation towards weighted draws.
 
-        Parameters
-        ----------
-        u : draws (M, D) of the proposal. weights : (M,), of sum one. logs : (K, M), its ``log_parts`` there.
-        """
-        parts = np.exp(logs - logs.max(0))
-        shares = parts / parts.sum(0) * weights
-        kept = shares.sum(1) > 2e-3
-        shares, old = shares[kept], self.factors[kept]
-        mass = shares.sum(1)
-        means, factors = shares @ u / mass[:, None], np.empty_like(old)
-        for k in range(len(mass)):
-            centred = u - means[k]
-            covariance = (centred.T * (shares[k] / mass[k])) @ centred
-            keep = min(1.0, u.shape[1] / float(mass[k] ** 2 / (shares[k] @ shares[k])))
-            covariance = (1.0 - keep) * covariance + keep * old[k] @ old[k].T
-            factors[k] = cholesky(covariance + 1e-8 * np.eye(u.shape[1]))
-        return Proposal(mass / mass.sum(), means, factors)
+def covering(
+    first: Proposal,
+    places: np.ndarray,
+    log_density: Callable[[np.ndarray], np.ndarray],
+    count: int,
+    seed: int,
+) -> Proposal:
+    """The mixture ``first`` with Gaussians at places where a density exceeds it, for draws of that density.
+
+    At the place where the density exceeds that of the mixture by the largest factor, a Gaussian with the
+    weighted covariance of the nearest draws is added and drawn from, until no factor is large. Incremental
+    mixture importance sampling (Raftery and Bao 2010, Biometrics 66:1162) adds Gaussians at draws; but the
+    density of a surrogate may be high where nothing was evaluated, and is known at its data. A step of
+    expectation maximisation towards all draws gives the shares of the result.
+
+    Parameters
+    ----------
+    first : the proposal of the first draws. places : points (m, D), m > 0.
+    log_density : the log density (M,) at points (M, D), with any constant.
+    count : the number of draws of ``first``; of each Gaussian there is an eighth of it.
+    seed : the seed of the draws.
+    """
+    m, each, gaussians = len(places), count // 8, list[Proposal]()
+    u = np.concatenate([places, first.draws(count, seed)])
+    logs, parts, numbers = log_density(u), first.density.log_density(u)[None], np.array([float(count)])
+    while True:
+        shares = parts + np.log(numbers / numbers.sum())[:, None]
+        log_ratio = logs - logsumexp(shares, axis=0)
+        log_total = float(logsumexp(log_ratio[m:])) - np.log(len(u) - m)
+        worst = int(np.argmax(log_ratio[:m]))
+        if not log_ratio[worst] > log_total + np.log(_EXCESS) or len(gaussians) == _GAUSSIANS:
+            break
+        gaussians.append(_about(u[worst], u[m:], normalised(log_ratio[m:]), each))
+        more = gaussians[-1].draws(each, seed + len(gaussians))
+        here = [one.density.log_density(more) for one in (first, *gaussians)]
+        parts = np.vstack([parts, gaussians[-1].density.log_density(u)])
+        parts, u = np.hstack([parts, np.stack(here)]), np.concatenate([u, more])
+        logs, numbers = np.concatenate([logs, log_density(more)]), np.append(numbers, each)
+    mass = np.exp(shares[:, m:] - logsumexp(shares[:, m:], axis=0)) @ normalised(log_ratio[m:])
+    mass = (1.0 - _KEPT) * mass + _KEPT * numbers / numbers.sum()
+    every = [first, *gaussians]
+    weights = [m * one.weights / one.weights.sum() for m, one in zip(mass, every, strict=True)]
+    means, factors = [one.means for one in every], [one.factors for one in every]
+    return Proposal(np.concatenate(weights), np.concatenate(means), np.concatenate(factors))
+
+
+def _about(centre: np.ndarray, u: np.ndarray, weights: np.ndarray, count: int) -> Proposal:
+    """The Gaussian at a point (D,) with the weighted covariance about it of ``count`` draws of u (M, D)."""
+    offset = u - weights @ u
+    apart, scale = u - centre, _factor((offset.T * weights) @ offset)
+    near = np.argsort(np.square(solve_lower(scale, apart.T)).sum(0), kind="stable")[:count]
+    shares = weights[near] / max(weights[near].sum(), 1e-300) + 1.0 / len(near)
+    return Proposal(np.ones(1), centre[None], _factor(0.5 * (apart[near].T * shares) @ apart[near])[None])
+
+
+def _factor(covariance: np.ndarray) -> np.ndarray:
+    """The lower Cholesky factor of a covariance matrix (D, D) of perhaps lower rank."""
+    return cholesky(covariance + (1e-8 * np.trace(covariance) + 1e-16) * np.eye(len(covariance)))
 
 
 def normalised(log_weights: np.ndarray) -> np.ndarray:

@@ -24,10 +24,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
 from scipy.special import chdtri
 
-from bqvi.importance import Proposal, normalised, resampled
+from bqvi.importance import Proposal, covering, normalised, resampled
 from bqvi.quadrature.credibility import Tested, kappa, left_out
 from bqvi.quadrature.nodes import whitened_cross
 from bqvi.quadrature.settings import DESIGN, REFUTATION
@@ -70,31 +69,23 @@ class Answer:
         reach = DESIGN.stretch**2 * float(chdtri(u.shape[1], REFUTATION.outside))
         return np.asarray(np.sum(u**2, axis=1) < reach)
 
+    def log_size(self, u: np.ndarray) -> np.ndarray:
+        """ln a at points u (M, D), (M,)."""
+        return np.sum(self.logs(u), axis=0)
+
     def draws(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Draws (M, D) of an adapted proposal, and the logarithms (M,) of a over its density."""
-        data = self.member.data
-        dimension = data.u.shape[1]
-        sizes = self._log_sizes(data.values[:, 0] + self.level)
-        order = np.argsort(-(sizes + np.asarray(self.measure.log_density(data.u))), kind="stable")
-        top = data.u[order[: REFUTATION.centres]]
-        widths = np.sort(cdist(top, data.u), axis=1)[:, min(2 * dimension, len(data) - 1)]
-        factors = np.maximum(widths, 1e-9)[:, None, None] * np.eye(dimension)
-        proposal = Proposal(np.ones(len(top)) / len(top), top, factors)
-        whole = Proposal(np.ones(1), np.zeros((1, dimension)), np.eye(dimension)[None])
-        for k in range(REFUTATION.rounds + 1):
-            proposal = proposal.joined(whole, REFUTATION.whole)
-            u = proposal.draws(REFUTATION.pool, seed + k)
-            parts = proposal.density.log_parts(u)
-            logs = np.sum(self.logs(u), axis=0) - np.logaddexp.reduce(parts, axis=0)
-            if k < REFUTATION.rounds and np.isfinite(logs).any():
-                proposal = proposal.adapted(u, normalised(logs), parts)
-        return u, logs
+        """Draws (M, D) of a proposal that covers a, and the logarithms (M,) of a over its density."""
+        d = self.member.data.u.shape[1]
+        standard = Proposal(np.ones(1), np.zeros((1, d)), np.eye(d)[None])
+        proposal = covering(standard, self.member.data.u, self.log_size, REFUTATION.pool, seed)
+        u = proposal.draws(REFUTATION.pool, seed)
+        return u, self.log_size(u) - proposal.density.log_density(u)
 
     def tests(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Points (m, D), m <= ``count``, and ln w (m,) there."""
         u, logs = self.draws(seed)
         weights = normalised(logs)
-        a = np.sum(self.logs(u), axis=0)
+        a = self.log_size(u)
         tempered = logs + (WIDENING.temper - 1.0) * np.where(np.isfinite(a), a, 0.0)
         tempered = np.where(self._inside(u), tempered, -np.inf)
         constant = float(np.logaddexp.reduce(tempered)) - np.log(len(u))

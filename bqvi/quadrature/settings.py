@@ -186,14 +186,8 @@ class RefutationSettings:
     """The error of the log integral by the tests, in nats, up to which an answer may be credible."""
     outside: float = 0.01
     """The share of a Gaussian measure outside of a ball."""
-    centres: int = 8
-    """The number of nodes about which the proposal begins."""
-    whole: float = 0.3
-    """The share of the proposal that is N(0, I)."""
     pool: int = 512
     """The number of draws of the proposal."""
-    rounds: int = 2
-    """The number of its adaptations."""
 
 
 DESIGN = NodeDesignSettings()

@@ -40,7 +40,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from bqvi.importance import WIDE, WIDENING, Proposal, effective_size, resampled
+from bqvi.importance import WIDE, WIDENING, Proposal, covering, effective_size, resampled
 from bqvi.pareto import pareto_shape
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.settings import WEIGHTS
@@ -111,7 +111,7 @@ def variance_penalised(mean: np.ndarray, variance: np.ndarray, top: float) -> np
     mean, variance : the moments of the surrogate at the draws, (m,) each.
     top : the highest evaluated value.
     """
-    excess = variance - max(float(np.quantile(variance, WEIGHTS.best_known)) - 1.0, 0.0)
+    excess = variance - max(float(np.quantile(variance, 0.05)) - 1.0, 0.0)
     return bounded(mean, variance, top) + 0.5 * np.minimum(np.maximum(excess, 0.0), 2.0 - excess)
 
 
@@ -120,60 +120,37 @@ def correct(
 ) -> Correction:
     """Weight ``count`` draws of q by the surrogate, and return the evidence with its sd."""
     found = weighed(surrogate, q, count, seed, feasible)
-    return replace(found, surrogate_sd=_sd(surrogate, found.u, found.whitened, found.weights, seed))
+    index = resampled(found.weights, 256, seed)
+    return replace(found, surrogate_sd=_sd(surrogate, found.u[index], found.whitened[:, index]))
 
 
 def polished(
-    surrogate: Surrogate, q: DiagonalMixture, count: int, seed: int, feasible: Feasibility = ANYWHERE
+    surrogate: Surrogate,
+    q: DiagonalMixture,
+    count: int,
+    seed: int,
+    feasible: Feasibility = ANYWHERE,
+    tolerance: float = 0.0,
 ) -> Correction:
-    """Weigh ``count`` draws of a proposal that was adapted to cover all of the surrogate's mass.
+    """Weigh ``count`` draws, or more, of a proposal that covers the surrogate's mass near its data.
 
-    The q of highest ELBO is narrower than the posterior, a good proposal is wider. From q and q widened a
-    few rounds of population Monte Carlo (Cappe et al. 2008) lead to the mixture of least KL(surrogate || g).
-    They begin at evaluated points in the tails too, where q has hardly any draws.
+    The q of highest ELBO is narrower than the posterior, a good proposal is wider. To q and q widened
+    Gaussians are added at evaluated points where the surrogate's density exceeds that of the proposal
+    (`covering`), as q may have no draws in a tail. Draws are doubled until their error is below a tenth of
+    the surrogate's sd or of the ``tolerance``, in nats.
     """
-    whole = Proposal(np.ones(1), q.mean[None], WEIGHTS.whole * cholesky(q.covariance)[None])
-    wide = proposal_of(q, 0.5, 2.0).joined(whole, 0.3)
-    # no estimate differs with half and twice of this and of the next shares
-    g, few = proposal_of(q, 0.4).joined(whole, 0.05), 512
-    begun = weighed(surrogate, q, few, seed, feasible, g)
-    tails = _at_tails(surrogate, q, begun.log_evidence)
-    if tails is not None:
-        g, wide = g.joined(tails, 0.1), wide.joined(tails, 0.3)
-    for step in range(WEIGHTS.rounds):
-        u = g.draws(count // 8, seed + 1 + step)
-        logs = g.density.log_parts(u)
-        log_ratio = (
-            variance_penalised(*surrogate.moments(u), surrogate.data.top)
-            + np.log(feasible(u))
-            - logsumexp(logs, axis=0)
-        )
-        weights = np.exp(log_ratio - logsumexp(log_ratio))
-        effective = float(effective_size(weights))
-        if effective < 10.0 * u.shape[1] or effective > WEIGHTS.covered * len(u):
-            break
-        g = g.adapted(u, weights, logs).joined(wide, 0.1)
-    found = weighed(surrogate, q, count, seed, feasible, g)
-    sd, none = _sd(surrogate, found.u, found.whitened, found.weights, seed), np.empty((0, 0))
-    return replace(found, surrogate_sd=sd, whitened=none)
 
+    def log_density(u: np.ndarray) -> np.ndarray:
+        return variance_penalised(*surrogate.moments(u), surrogate.data.top) + np.log(feasible(u))
 
-def _at_tails(surrogate: Surrogate, q: DiagonalMixture, log_evidence: float) -> Proposal | None:
-    """Gaussians at evaluated points where q lacks mass, with the scales of the nearest component or larger.
-
-    None where q has enough mass at all evaluated points.
-    """
-    data = surrogate.data
-    near = np.flatnonzero(data.top - data.values < 0.5 * surrogate.dimension + WEIGHTS.tail)
-    u = data.points[near]
-    parts = proposal_of(q).density.log_parts(u)
-    lack = surrogate.mean(u) - log_evidence - logsumexp(parts, axis=0)
-    worst = [i for i in np.argsort(-lack)[: WEIGHTS.beside] if lack[i] > WEIGHTS.lacking]
-    if not worst:
-        return None
-    scales = q.scales[np.argmax(parts[:, worst], axis=0) % q.count]
-    factors = np.concatenate([scales, WEIGHTS.longer * scales])[:, :, None] * np.eye(surrogate.dimension)
-    return Proposal(np.full(len(factors), 1.0 / len(factors)), np.concatenate([u[worst]] * 2), factors)
+    near = surrogate.data.values > surrogate.data.top - 0.5 * surrogate.dimension - 10.0
+    g = covering(proposal_of(q, 0.3, 2.0), surrogate.data.points[near], log_density, 1024, seed)
+    while True:
+        found = weighed(surrogate, q, count, seed, feasible, g, parts=8)
+        at = found.u[resampled(found.weights, 1024, seed)]
+        sd, count = _sd(surrogate, at, surrogate.whitened(at)), 2 * count
+        if found.monte_carlo_sd < 0.1 * max(sd, tolerance) or count > 2**16:
+            return replace(found, surrogate_sd=sd)
 
 
 def weighed(
@@ -183,13 +160,23 @@ def weighed(
     seed: int,
     feasible: Feasibility = ANYWHERE,
     proposal: Proposal | None = None,
+    parts: int = 1,
 ) -> Correction:
-    """Weight ``count`` draws of q's or another proposal by the surrogate; ``sd`` is NaN."""
+    """Weight ``count`` draws of q's or another proposal by the surrogate; ``surrogate_sd`` is NaN.
+
+    The Monte Carlo error is that of independent draws. If there are several ``parts``, which are consecutive
+    in the low-discrepancy sequence and of low discrepancy themselves, it is by the spread of the evidence
+    among them, and nothing is ``whitened``.
+    """
     g = proposal_of(q) if proposal is None else proposal
     u, share = feasible.between_bounds(lambda n: g.draws(n, seed), count)
     log_g = g.density.log_density(u) - np.log(share)
-    whitened = surrogate.whitened(u)
-    mean, variance = surrogate.moments(u, whitened)
+    if parts == 1:
+        whitened = surrogate.whitened(u)
+        mean, variance = surrogate.moments(u, whitened)
+    else:
+        whitened = np.empty((0, 0))
+        mean, variance = np.hstack([surrogate.moments(part) for part in np.array_split(u, parts)])
     possible = feasible(u)
     top = surrogate.data.top
     log_ratio = variance_penalised(mean, variance, top) + np.log(possible) - log_g
@@ -198,6 +185,10 @@ def weighed(
     weights = np.exp(log_weights)
     effective = float(effective_size(weights))
     log_q = q.log_density(u)
+    error = float(np.sqrt(max(1.0 / effective - 1.0 / len(u), 0.0)))
+    if parts > 1:
+        masses = [len(u) * part.mean() for part in np.array_split(weights, parts)]
+        error = float(np.std(masses, ddof=1) / np.sqrt(parts))
     return Correction(
         u=u,
         whitened=whitened,
@@ -209,7 +200,7 @@ def weighed(
         log_evidence=total - float(np.log(len(u))),
         elbo=_elbo(np.log(possible) + log_q - log_g, bounded(mean, variance, top) - log_q),
         surrogate_sd=float("nan"),
-        monte_carlo_sd=float(np.sqrt(max(1.0 / effective - 1.0 / len(u), 0.0))),
+        monte_carlo_sd=error,
         effective_sample_size=effective,
         pareto_k=float(pareto_shape(weights)),
         feasible=feasible.of_all_failures(u),
@@ -229,13 +220,10 @@ def _elbo(log_share: np.ndarray, expected: np.ndarray) -> float:
     return float(np.exp(log_share - mass) @ expected) + mass - float(np.log(len(log_share)))
 
 
-def _sd(surrogate: Surrogate, u: np.ndarray, whitened: np.ndarray, weights: np.ndarray, seed: int) -> float:
-    """The standard deviation of E_P[f]."""
-    index = resampled(weights, WEIGHTS.resampled, seed)
-    at = u[index]
-    prior = float(surrogate.kernel(at, at).mean())
-    explained = whitened[:, index].mean(1)
-    return float(np.sqrt(max(prior - explained @ explained, 0.0)))
+def _sd(surrogate: Surrogate, u: np.ndarray, whitened: np.ndarray) -> float:
+    """The standard deviation of the mean of f over draws u (M, D), with W k (N, M)."""
+    explained = whitened.mean(1)
+    return float(np.sqrt(max(float(surrogate.kernel(u, u).mean()) - explained @ explained, 0.0)))
 
 
 @dataclass(frozen=True, eq=False)

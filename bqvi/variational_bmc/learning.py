@@ -218,7 +218,7 @@ def _corrected(
     """The mixture q of an ascent from ``start``, or that itself, and the correction of q."""
     q = _maximised(surrogate, start, state.frame, step, feasible) if climbing else start
     if step.final:
-        found = polished(surrogate, q, step.settings.final_draws, step.seed, feasible)
+        found = polished(surrogate, q, step.settings.final_draws, step.seed, feasible, step.tolerance)
         return q, replace(
             found, surrogate_sd=float(np.hypot(found.surrogate_sd, spread(surrogate, found, step.seed)))
         )

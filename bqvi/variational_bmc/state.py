@@ -58,7 +58,7 @@ class InferenceStep:
     Attributes
     ----------
     settings, seed : the settings of the loop, and the seed of the step.
-    final : whether the estimate is the thorough one.
+    final : whether the estimate is the thorough one. tolerance : the sd of the log evidence asked for, nats.
     restarted : whether hyperparameters were fitted to the same evaluations in this step before.
     """
 
@@ -66,6 +66,7 @@ class InferenceStep:
     seed: int
     final: bool = False
     restarted: bool = False
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True)

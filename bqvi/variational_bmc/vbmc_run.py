@@ -124,7 +124,8 @@ class VBMCRun:
         settings = self.settings_at(state)
         if settings.noise_unknown and not self.settings.noise_unknown:
             state = replace(state, psi=None)  # that of an exact surrogate may have no noise
-        return learn(state, InferenceStep(settings, self.seed_at(state), final))
+        step = InferenceStep(settings, self.seed_at(state), final, tolerance=self.limits.tolerance or 0.0)
+        return learn(state, step)
 
     def settings_at(self, state: State) -> Settings:
         """The settings, with a noise that is not known where two values at nearly the same point differ."""

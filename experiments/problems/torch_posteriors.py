@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import logsumexp
 
-from bqvi.importance import Proposal, normalised, resampled
+from bqvi.importance import Proposal, covering
 from experiments.problems.known_posteriors import Problem, unbounded
 from experiments.problems.laplace import laplace
-from gp.triangular import cholesky
 
 if TYPE_CHECKING:
     import torch
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["TensorPosterior", "known", "reference"]
 
 _Array = np.ndarray
-_ROUNDS, _ROUND, _COMPONENTS = 6, 2048, 24
-"""Rounds of population Monte Carlo, draws of each, and the components of its mixture."""
+_ROUNDS, _DRAWS = 3, 4096
+"""Rounds of a covering by Gaussians at draws of the last, and the draws of each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,25 +61,13 @@ class TensorPosterior:
 def reference(model: TensorPosterior, power: int, seed: int) -> tuple[_Array, _Array]:
     """Points (2^power, D) and log weights (2^power,) of an importance sample; their mean is the evidence.
 
-    The proposal is a mixture that begins with wide Gaussians at Laplace's approximation and is adapted by a
-    few rounds of population Monte Carlo (`bqvi.importance.Proposal.adapted`), for posteriors that are curved
-    ridges.
+    The proposal is a mixture that begins with wide Gaussians at Laplace's approximation and covers posteriors
+    that are curved ridges (`bqvi.importance.covering`).
     """
     around = laplace(model.log_joint, model.start).heavy_tailed((1.0, 4.0, 12.0))
-    g = wide = Proposal(around.weights, around.means, around.factors)
+    g = Proposal(around.weights, around.means, around.factors)
     for step in range(_ROUNDS):
-        u = g.draws(_ROUND, seed + 1 + step)
-        logs = g.density.log_parts(u)
-        weights = normalised(model.log_density(u) - logsumexp(logs, axis=0))
-        if step == 0:
-            centres = u[resampled(weights, _COMPONENTS, seed)]
-            spread = cholesky(np.cov(u.T, aweights=weights) / _COMPONENTS ** (2.0 / u.shape[1]))
-            g = Proposal(
-                np.full(_COMPONENTS, 1.0 / _COMPONENTS), centres, np.tile(spread, (_COMPONENTS, 1, 1))
-            )
-        else:
-            g = g.adapted(u, weights, logs)
-        g = g.widened(0.2, 1.5).joined(wide, 0.1)
+        g = covering(g, g.draws(_DRAWS, seed + 1 + step), model.log_density, _DRAWS, seed)
     points = g.draws(2**power, seed)
     return points, model.log_density(points) - g.density.log_density(points)
 

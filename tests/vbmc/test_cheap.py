@@ -95,7 +95,7 @@ def test_the_log_joint_itself_is_known_at_its_first_points():
 
 def test_an_improper_cheap_model_is_left_out_and_reported():
     found = bqvi.vbmc(
-        PROBLEM.log_joint, **PROBLEM.bounds(), budget=16, design=bqvi.Design(cheap=(lambda x: 0.0, 40))
+        PROBLEM.log_joint, **PROBLEM.bounds(), budget=30, design=bqvi.Design(cheap=(lambda x: 0.0, 40))
     )
     assert abs(found.log_evidence - PROBLEM.log_evidence) < max(0.1, 4 * found.log_evidence_sd)
     assert any("cheap model was not used" in message for message in found.warnings)
@@ -109,7 +109,7 @@ def test_with_a_cheap_model_of_another_posterior_the_evidence_is_right():
     found = bqvi.vbmc(
         PROBLEM.log_joint,
         **PROBLEM.bounds(),
-        budget=25,
+        budget=30,
         design=bqvi.Design(cheap=(elsewhere, 20)),
         tolerance=None,
     )

@@ -33,12 +33,13 @@ def test_a_turned_funnel_with_gradients_has_not_converged():
     """Its scales depend on no single coordinate, so that no map is found."""
     problem, turn = hard_posteriors.funnel(5), np.eye(5)
     turn[:2, :2] = np.sqrt(0.5) * np.array([[1.0, -1.0], [1.0, 1.0]])
-    found = bqvi.vbmc(
-        lambda x: problem.log_joint(turn.T @ x), gradient=lambda x: turn @ problem.gradient(turn.T @ x),
-        plausible_lower=np.full(5, -8.0), plausible_upper=np.full(5, 8.0), budget=60,
-    )  # fmt: skip
+    with np.errstate(over="ignore"):  # where scales are below the smallest number the density is zero
+        found = bqvi.vbmc(
+            lambda x: problem.log_joint(turn.T @ x), gradient=lambda x: turn @ problem.gradient(turn.T @ x),
+            plausible_lower=np.full(5, -8.0), plausible_upper=np.full(5, 8.0), budget=60,
+        )  # fmt: skip
     assert not found.converged
-    assert any("q does not cover the surrogate" in reason for reason in found.reasons)
+    assert any("successive posteriors still differ" in reason for reason in found.reasons)
     assert abs(found.log_evidence) < 3.0 * found.log_evidence_sd
 
 

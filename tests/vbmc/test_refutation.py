@@ -98,8 +98,8 @@ def test_a_run_converges_once_its_claim_was_tested():
 
 
 def test_a_mixture_of_overlapping_modes_converges_although_its_draws_contradict_a_part():
-    problem = lumpy(4, 11)  # the log evidence is a closed form
-    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=220, seed=11)
+    problem = lumpy(4, 3)  # the log evidence is a closed form
+    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=220, seed=12)
     last = found.trace.rows[-1]
     assert found.converged
     assert 0.0 < last.total_variation < COMPARISON.allowed(last.compared)

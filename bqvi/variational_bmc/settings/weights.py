@@ -12,25 +12,8 @@ from dataclasses import dataclass
 class WeightSettings:
     """Importance weights, and the estimates from them (`correction`)."""
 
-    resampled: int = 256
-    """The number of draws at which the covariance of f is computed."""
-    rounds: int = 4
-    """The number of rounds of population Monte Carlo."""
-    tail: float = 10.0
-    """The largest depth of evaluated points that count as a tail, in nats below the top beyond D / 2."""
-    lacking: float = 2.0
-    """The least deficit of q's density there, in nats, for an additional component of the proposal."""
-    beside: int = 8
-    """The largest number of such components."""
-    longer: float = 3.0
-    """The scales of their second copies over those of q's component."""
     covered: float = 0.9
-    """The effective share of the draws above which the proposal is not adapted any further."""
-    best_known: float = 0.05
-    """The share of the draws of least variance, from which the reference level of the variance is taken."""
-    whole: float = 2.0
-    """The scale of the Gaussian with the moments of all of q: thin curved tails lie along this Gaussian, not
-    along any component."""
+    """The effective share of draws above which no shape of their weights' tail prevents convergence."""
     corrected: float = 100.0
     """The number of effective draws from which the posterior is corrected by its weights."""
     blended: float = 200.0
