@@ -120,11 +120,10 @@ def _places(
 
     Points ``outside`` (M,) lie in no known mode.
     """
-    top = modes.outline.log_density(modes.outline.means).max()
-    x, places = made.points, np.maximum(top - modes.outline.log_density(sequence), 0.0)
-    outlined = np.maximum(top - modes.outline.log_density(x), 0.0)
-    depths = np.where(made.failed, np.inf, np.maximum(top - made.values, 0.0))
-    return Evaluated(x, depths, outlined, lower_inverse(modes.factors)).search(sequence, places, outside, 4)
+    depths = np.where(made.failed, np.inf, np.maximum(modes.depths(made.points, made.values), 0.0))
+    x, places = modes.frame.straightened(made.points), modes.frame.straightened(sequence)
+    evaluated = Evaluated(x, depths, modes.outlined(made.points), lower_inverse(modes.factors))
+    return evaluated.search(places, modes.outlined(sequence), outside, 4)
 
 
 def _unseen(

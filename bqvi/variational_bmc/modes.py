@@ -20,6 +20,7 @@ g points, in the units of Sigma_j, to the nearest part.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -43,6 +44,8 @@ class Modes:
     shares : the shares (R,) of the posterior's mass.
     outline : the approximation g of the log joint.
     levels : for each part of g the height (J,) of the highest part of its mode.
+    frame : the frame, in whose straight coordinates y all of these are: there a mode beside a bound is as
+        narrow as others, and a funnel a Gaussian. Methods take points, values and gradients in x.
     """
 
     means: np.ndarray
@@ -50,20 +53,18 @@ class Modes:
     shares: np.ndarray
     outline: MixtureDensity
     levels: np.ndarray
+    frame: Frame
 
     @classmethod
     def of(cls, surrogate: Surrogate, q: DiagonalMixture, frame: Frame, log_evidence: float) -> Modes:
         """The modes of the mixture q, in its frame, with the log evidence."""
-        measure = frame.measure(q)
-        # a component has several pieces where scales depend on a coordinate
-        pieces = np.arange(len(measure.weights) // q.count)
-        groups = [(len(pieces) * group[:, None] + pieces).ravel() for group in connected(surrogate, q)]
+        measure, groups = replace(frame, scaling=None).measure(q), connected(surrogate, q)
         shares = np.array([measure.weights[rows].sum() for rows in groups])
         modes = [
             GaussianMixture(measure.weights[rows] / share, measure.means[rows], measure.covariances[rows])
             for rows, share in zip(groups, shares, strict=True)
         ]
-        wholes = [_gaussian(mode) for mode in modes]
+        wholes = [GaussianMixture(np.ones(1), mode.mean[None], mode.covariance[None]) for mode in modes]
         parts = [
             mode if _divergence(mode, whole) > MODES.least_divergence else whole
             for mode, whole in zip(modes, wholes, strict=True)
@@ -77,16 +78,28 @@ class Modes:
         ends = np.cumsum([len(part.weights) for part in parts])[:-1]
         levels = [np.full(len(each), each.max()) for each in np.split(outline.heights, ends)]
         means, factors = (np.concatenate([getattr(w, name) for w in wholes]) for name in ("means", "factors"))
-        return cls(means, factors, shares, outline, np.concatenate(levels))
+        return cls(means, factors, shares, outline, np.concatenate(levels), frame)
 
     def __len__(self) -> int:
         return len(self.shares)
 
+    def outlined(self, points: np.ndarray) -> np.ndarray:
+        """The depths of g at points (n, D) below its top, (n,), nats."""
+        return np.maximum(self._top - self.outline.log_density(self.frame.straightened(points)), 0.0)
+
+    def depths(self, points: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The depths of values (n,) at points (n, D) below the top of g, (n,), nats."""
+        return self._top - values - self.frame.log_stretch_at(points)
+
+    @cached_property
+    def _top(self) -> float:
+        return float(self.outline.log_density(self.outline.means).max())
+
     def squares(self, points: np.ndarray) -> np.ndarray:
         """The squared distances (x - m_r)^T Sigma_r^-1 (x - m_r) of points (n, D), (n, R)."""
+        at = self.frame.straightened(points)
         whitened = [
-            solve_lower(factor, (points - mean).T)
-            for mean, factor in zip(self.means, self.factors, strict=True)
+            solve_lower(factor, (at - mean).T) for mean, factor in zip(self.means, self.factors, strict=True)
         ]
         return np.stack([np.square(each).sum(0) for each in whitened], axis=1)
 
@@ -96,7 +109,7 @@ class Modes:
         A part of g that is wide, and lower than others of its mode, has no such region of its own.
         """
         dimension = points.shape[1]
-        depths = 2.0 * (self.levels[:, None] - self.outline.log_parts(points)).min(0)
+        depths = 2.0 * (self.levels[:, None] - self.outline.log_parts(self.frame.straightened(points))).min(0)
         return depths < dimension + MODES.inside * np.sqrt(2.0 * dimension)
 
     def unexplained(self, points: np.ndarray, values: np.ndarray, share: float, margin: float) -> np.ndarray:
@@ -105,15 +118,17 @@ class Modes:
         Allowed is g, more ``share`` of the depth of g below the highest mode, more ``margin`` nats; inside a
         part everything is, and -inf is returned.
         """
-        explained, top = self.outline.log_density(points), self.outline.log_density(self.outline.means).max()
-        allowed = explained + share * np.maximum(top - explained, 0.0) + margin
-        return np.where(self.contain(points), -np.inf, values - allowed)
+        excess = (1.0 - share) * self.outlined(points) - self.depths(points, values) - margin
+        return np.where(self.contain(points), -np.inf, excess)
 
     def alignment(self, points: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """The cosines of gradients (n, D) with that of the nearest part of g, in its units, (n,)."""
-        nearest = self.outline.log_parts(points).argmax(0)
+        at = self.frame.straightened(points)
+        if self.frame.scaling is not None:
+            gradients = self.frame.scaling.pulled(points, gradients)
+        nearest = self.outline.log_parts(at).argmax(0)
         whitening, means = self.outline.whitening[nearest], self.outline.means[nearest]
-        towards = np.einsum("nij,nj->ni", whitening, means - points)
+        towards = np.einsum("nij,nj->ni", whitening, means - at)
         slopes = np.einsum("ni,nij->nj", gradients, lower_inverse(whitening))
         lengths = np.linalg.norm(towards, axis=1) * np.linalg.norm(slopes, axis=1)
         return np.einsum("nd,nd->n", towards, slopes) / np.maximum(lengths, 1e-300)
@@ -161,13 +176,6 @@ def pooled_within(surrogate: Surrogate, q: DiagonalMixture) -> np.ndarray | None
         share = float(q.weights[rows].sum())
         found += share * DiagonalMixture(q.weights[rows] / share, q.means[rows], q.scales[rows]).covariance
     return found / float(q.weights.sum())
-
-
-def _gaussian(mode: GaussianMixture) -> GaussianMixture:
-    """The Gaussian with a mixture's moments, with eigenvalues of the covariance above rounding."""
-    covariance = mode.covariance
-    lifted = covariance + 1e-12 * np.trace(covariance) * np.eye(mode.dimension)
-    return GaussianMixture(np.ones(1), mode.mean[None], lifted[None])
 
 
 def _divergence(mode: GaussianMixture, whole: GaussianMixture) -> float:

@@ -19,9 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
 
-from bqvi.importance import effective_size
+from bqvi.importance import effective_size, normalised
 from bqvi.variational_bmc.correction import variance_penalised
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.settings import RESTARTS
@@ -123,10 +122,7 @@ def annealed(
 
 def _tempered(log_ratio: np.ndarray, least: float) -> tuple[np.ndarray, float]:
     """The weights tempered to the largest power with an effective sample size ``least``, and that power."""
-    weights = np.full(len(log_ratio), 1.0 / len(log_ratio))
-    for temperature in _TEMPERATURES:
-        logs = temperature * log_ratio
-        weights = np.exp(logs - logsumexp(logs))
-        if effective_size(weights) >= least:
-            return weights, float(temperature)
-    return weights, 0.0
+    weights = normalised(_TEMPERATURES[:, None] * log_ratio)
+    enough = effective_size(weights) >= least
+    best = int(np.argmax(enough)) if enough.any() else -1
+    return weights[best], float(_TEMPERATURES[best])

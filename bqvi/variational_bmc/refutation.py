@@ -65,9 +65,7 @@ def _drawn(state: State, estimate: Estimate, seed: int) -> tuple[np.ndarray, np.
     """The rows (m,) of draws that are compared, and the logarithms (m,) of their weights."""
     found, frame = estimate.found, state.frame
     modes = Modes.of(estimate.surrogate, estimate.q, frame, found.log_evidence + frame.log_volume)
-    nearest = np.zeros(len(found.u), int)
-    if len(modes) > 1:
-        nearest = modes.squares(frame.out(found.u)).argmin(1)
+    nearest = modes.squares(frame.out(found.u)).argmin(1)
     log_density = found.log_weights + found.log_proposal
     tempered = WIDENING.temper * log_density - found.log_proposal
     each = COMPARISON.draws if len(modes) == 1 else COMPARISON.draws_each

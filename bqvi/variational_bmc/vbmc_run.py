@@ -225,9 +225,8 @@ class VBMCRun:
         fitted, estimate : the state and the estimate from the evaluations before it.
         most : the largest number of its points.
         """
-        frame = fitted.frame
-        log_evidence = estimate.found.log_evidence + frame.log_volume
-        modes = Modes.of(estimate.surrogate, estimate.q, frame, log_evidence)
+        log_evidence = estimate.found.log_evidence + fitted.frame.log_volume
+        modes = Modes.of(estimate.surrogate, estimate.q, fitted.frame, log_evidence)
         sequence = design(self.target.dimension, 512, self.seed)
         noise_sd = math.sqrt(observation_noise(fitted, estimate))
         return explore(source, modes, sequence, most, noise_sd, _surprising(fitted, estimate, modes))

@@ -27,7 +27,9 @@ def modes_of(*gaussians):
     dimension = means.shape[1]
     factors = sds[:, None, None] * np.eye(dimension)
     outline = MixtureDensity.of(weights, means, factors)
-    return Modes(means, factors, weights, outline, outline.heights)
+    return Modes(
+        means, factors, weights, outline, outline.heights, Frame(np.zeros(dimension), np.eye(dimension))
+    )
 
 
 class Run:

@@ -14,6 +14,7 @@ from bqvi.variational_bmc.correction import weighed
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.frame_selection import _shaped as shaped
+from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
 from bqvi.variational_bmc.user_units import UserUnits
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -62,6 +63,28 @@ def test_values_and_gradients_beside_a_bound_are_those_in_the_users_units():
     pulled = frame.slopes_into(x, slopes)[:, 0]
     assert np.isnan(pulled[:2]).all()  # below the rounding of the gradient in t
     np.testing.assert_allclose(pulled[2:], 0.7 * 3.0, rtol=1e-4)
+
+
+def test_a_mode_in_a_corner_explains_what_it_does_in_the_users_units():
+    """A Gaussian in the parameters whose middle lies beside two bounds: its image is not one in x."""
+    middle, sd = UNITS.into(np.array([[-2.5, 0.0, -2.5]]))[0], 0.05
+    frame = Frame(middle, sd * np.eye(3), UNITS)
+    y = middle + sd * np.random.default_rng(3).normal(size=(200, 3)) * np.array([8.0, 1.0, 8.0])
+    x, y = UNITS.out(y[UNITS.inside(y)]), y[UNITS.inside(y)]
+
+    class Flat:
+        def mean(self, u):
+            return np.zeros(len(u))
+
+    modes = Modes.of(Flat(), DiagonalMixture(np.ones(1), np.zeros((1, 3)), np.ones((1, 3))), frame, 0.0)
+    depths = 0.5 * np.square((y - middle) / sd).sum(1)
+    log_density = norm.logpdf(y, middle, sd).sum(1) - UNITS.log_jacobian(y)  # of x
+    np.testing.assert_allclose(modes.depths(x, log_density), depths, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(modes.outlined(x), depths, rtol=1e-6, atol=1e-6)
+    far = ~modes.contain(x)
+    assert 20 < far.sum() < len(x)
+    excess = modes.unexplained(x, log_density + 0.6 * depths, 0.5, 0.0)
+    np.testing.assert_allclose(excess[far], 0.1 * depths[far], rtol=1e-5)
 
 
 def test_evidences_in_two_frames_are_of_the_same_observations():
