@@ -104,7 +104,7 @@ def _slabs(q: DiagonalMixture, u: np.ndarray, weights: np.ndarray) -> np.ndarray
         rows = np.flatnonzero(component == k)
         rows = rows[np.argsort(u[rows, q.scales[k].argmax()])]
         before = np.cumsum(weights[rows]) - 0.5 * weights[rows]
-        groups[rows] = groups.max() + 1 + (30 * before).astype(int)
+        groups[rows] = groups.max() + 1 + (60 * before).astype(int)
     return np.unique(groups, return_inverse=True)[1]
 
 

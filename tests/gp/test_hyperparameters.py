@@ -316,7 +316,7 @@ def test_marginal_variance_includes_the_hyperparameters(fitted, data):
     error = np.abs(draws.mean(axis=0) - mean) / np.sqrt(variance / 4000)
     assert error.max() < 5  # 20 means, each beyond 5 standard errors once in 1.7e6
     given = gp.GaussianProcess(fitted.kernel, noise=0.1).condition(*data)
-    with pytest.raises(ValueError, match="given, not fitted"):
+    with pytest.raises(ValueError, match="no hyperparameters that were fitted"):
         gp.marginalise(given)
     with pytest.raises(ValueError, match="fit it to all"):
         gp.marginalise(fitted.extend(at[:1], np.zeros(1)))
