@@ -21,7 +21,7 @@ from gp.triangular import cholesky, solve_lower
 WIDE, WIDENING = 0.25, 1.7
 """The share of a proposal that is widened, and the factor of its scales."""
 _GAUSSIANS, _EXCESS, _KEPT = 60, 5.0, 0.1
-"""Of a covering: the most Gaussians, the largest factor, and the share that follows the numbers of draws."""
+"""The largest number of Gaussians, the largest factor that is left, and the share by numbers of draws."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,16 +96,16 @@ def covering(
         if not log_ratio[worst] > log_total + np.log(_EXCESS) or len(gaussians) == _GAUSSIANS:
             break
         gaussians.append(_about(u[worst], u[m:], normalised(log_ratio[m:]), each))
-        more = gaussians[-1].draws(each, seed + len(gaussians))
-        here = [one.density.log_density(more) for one in (first, *gaussians)]
+        draws = gaussians[-1].draws(each, seed + len(gaussians))
+        at_draws = [part.density.log_density(draws) for part in (first, *gaussians)]
         parts = np.vstack([parts, gaussians[-1].density.log_density(u)])
-        parts, u = np.hstack([parts, np.stack(here)]), np.concatenate([u, more])
-        logs, numbers = np.concatenate([logs, log_density(more)]), np.append(numbers, each)
+        parts, u = np.hstack([parts, np.stack(at_draws)]), np.concatenate([u, draws])
+        logs, numbers = np.concatenate([logs, log_density(draws)]), np.append(numbers, each)
     mass = np.exp(shares[:, m:] - logsumexp(shares[:, m:], axis=0)) @ normalised(log_ratio[m:])
     mass = (1.0 - _KEPT) * mass + _KEPT * numbers / numbers.sum()
-    every = [first, *gaussians]
-    weights = [m * one.weights / one.weights.sum() for m, one in zip(mass, every, strict=True)]
-    means, factors = [one.means for one in every], [one.factors for one in every]
+    mixed = [first, *gaussians]
+    weights = [share * part.weights / part.weights.sum() for share, part in zip(mass, mixed, strict=True)]
+    means, factors = [part.means for part in mixed], [part.factors for part in mixed]
     return Proposal(np.concatenate(weights), np.concatenate(means), np.concatenate(factors))
 
 

@@ -6,10 +6,10 @@ joint,
 
     g(x) = log Z + log sum_j w_j N(x; m_j, Sigma_j),
 
-whose parts j are the Gaussians of the modes. For a mode that is far from Gaussian, such as a ring or a curved
-ridge, the parts are the components of its group instead, as one Gaussian would contain regions without mass,
-such as the middle of a ring, or that no evaluation has reached. A group q_r counts as far from Gaussian if
-KL(q_r || N(m_r, Sigma_r)) is above ``ModeSettings.least_divergence``.
+whose parts j are the Gaussians of the modes, with x in the straight coordinates of the frame. For a mode far
+from Gaussian, such as a ring or a curved ridge, the parts are the components of its group instead, as one
+Gaussian would contain regions without mass, or that no evaluation has reached. A group q_r counts as far from
+Gaussian if KL(q_r || N(m_r, Sigma_r)) is above ``ModeSettings.least_divergence``.
 
 A log joint with several modes falls as the squared distance from the nearest one. A point whose value exceeds
 g by more than a share of its depth below the top therefore lies in the region of a mode that q lacks, or in a

@@ -1,7 +1,7 @@
-"""Posteriors written in torch, and their evidence by adapted importance sampling.
+"""Posteriors written in torch, and their evidence by importance sampling from a mixture that covers them.
 
-`TensorPosterior` is a log joint of parameters (L, D), differentiated by autodiff; `reference` draws from a
-mixture that is adapted to it and whose weights' mean is the evidence; `known` makes a `Problem` of both.
+`TensorPosterior` is a log joint of parameters (L, D), differentiated by autodiff; `reference` draws from the
+mixture and weighs the draws, whose mean weight is the evidence; `known` makes a `Problem` of both.
 """
 
 from __future__ import annotations
