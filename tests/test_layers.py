@@ -282,8 +282,6 @@ CORE = (
     "bqvi/variational_bmc",
     "bqvi/quadrature",
 )
-OF_ONE_MODEL = ("bqvi/gradients/memoised_moves.py",)
-"""Births and merges are moves of a mixture."""
 
 
 def imported_extensions(path: Path, allowed: tuple[str, ...] = ()) -> list[str]:
@@ -306,5 +304,4 @@ def test_the_core_imports_no_extension(folder):
 def test_fit_imports_contracts_of_models_and_no_model(folder):
     allowed = tuple(f"bqvi.models.{name}" for name in CONTRACTS)
     for path in sorted((ROOT / folder).rglob("*.py")):
-        if str(path.relative_to(ROOT)) not in OF_ONE_MODEL:
-            assert not imported_extensions(path, allowed), path.relative_to(ROOT)
+        assert not imported_extensions(path, allowed), path.relative_to(ROOT)

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from bqvi.gradients.importance_quadrature import ImportanceQuadrature
     from bqvi.gradients.importance_weighted import IWAE, DReG
     from bqvi.gradients.memoised import Memoised
-    from bqvi.gradients.memoised_moves import Moves
     from bqvi.gradients.pathwise import Pathwise
     from bqvi.gradients.score import Score
 else:
@@ -19,6 +18,6 @@ else:
 
 __all__ = [
     "IWAE", "Batch", "BayesianQuadrature", "Conjugate", "DReG", "Estimator", "Gradient",
-    "ImportanceQuadrature", "Memoised", "Moves", "Pathwise", "RefinedConjugate", "RememberingEstimator",
+    "ImportanceQuadrature", "Memoised", "Pathwise", "RefinedConjugate", "RememberingEstimator",
     "Score",
 ]  # fmt: skip

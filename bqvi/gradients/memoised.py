@@ -18,8 +18,6 @@ dE[ln p(X_b | theta)] / dmu at the q of the last visit, and <S_b, E t> + H_b is 
 There the new slope always replaces the old one, the ELBO may fall from one step to the next, and a q that
 stays the same in a pass is a stationary point of it.
 
-With ``moves`` components of a mixture are added and merged during the run (`memoised_moves`).
-
 Until every batch has been visited, S is that of the visited batches times the ratio of the numbers of rows.
 The S_b of the first batches are then those of an early q, and remain for a pass. ``stochastic_passes``
 precede the visits: steps of stochastic variational inference (Hoffman et al. 2013) along the batches, N_b
@@ -42,13 +40,6 @@ from bqvi.arguments import AtLeast, Checked
 from bqvi.arrays import Values, add, flat, inner, subtract, unflat
 from bqvi.families.family import FamilyOrPoint
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.memoised_moves import (
-    Moves,
-    divided_memory,
-    losses,
-    merged_memory,
-    require_movable,
-)
 from bqvi.gradients.settings import MEMOISED, STOCHASTIC
 from bqvi.models.conjugate import LocalStep, is_conjugate, update_target
 from bqvi.models.data import Data, n_rows, take
@@ -81,24 +72,8 @@ class MemoisedMemory:
     """(B,), H_b."""
     visits: int
     """Steps taken."""
-    pairs: np.ndarray = field(default_factory=lambda: np.empty((0, 2), np.intp), metadata={"grows": True})
-    """(M, 2), pairs of components whose merge is prepared."""
-    losses: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), metadata={"grows": True})
-    """(B, M), changes of H_b by each merge, for the batches visited since ``pairs`` were chosen."""
     running: np.ndarray = field(default_factory=lambda: np.empty(0), metadata={"grows": True})
     """(P,), W of the stochastic passes; (0,) without."""
-
-    def with_losses(self, b: int, losses: np.ndarray) -> MemoisedMemory:
-        """The memory with the changes of H_b by merges, (M,), for batch ``b``."""
-        shape = (len(self.entropies), len(self.pairs))
-        kept = self.losses.copy() if self.losses.size else np.zeros(shape)
-        kept[b] = losses
-        return replace(self, losses=kept)
-
-    def moved(self, statistics: np.ndarray, entropies: np.ndarray, pairs: np.ndarray) -> MemoisedMemory:
-        """The memory with other statistics and entropies of all batches, and other pairs to prepare."""
-        losses = np.zeros((len(entropies), len(pairs)))
-        return replace(self, statistics=statistics, entropies=entropies, pairs=pairs, losses=losses)
 
 
 @dataclass(frozen=True)
@@ -110,13 +85,11 @@ class Memoised(Checked):
     size : S >= 1, rows in a batch; None for a tenth of the data, at least 100
     shuffle : whether batches are drawn at random from the data (once); with False they are consecutive rows,
         which are read fastest from memory-mapped data
-    moves : births and merges of a mixture's components, `memoised_moves.Moves()`; default none
     stochastic_passes : passes of stochastic steps before the first visits
     """
 
     size: Annotated[int | None, AtLeast(1)] = None
     shuffle: bool = True
-    moves: Moves | None = None
     stochastic_passes: Annotated[int, AtLeast(0)] = 0
     samples: int = 0
     gives_surrogate = False
@@ -143,7 +116,7 @@ class Memoised(Checked):
         Raises
         ------
         ValueError
-            The statistics of the model are not a sum over batches, or it has no components to move.
+            The statistics of the model are not a sum over batches.
         """
         if getattr(model, "full_batch", False):
             raise ValueError(
@@ -155,8 +128,6 @@ class Memoised(Checked):
                 f"method is 'memoised', but the maximisation step of this {type(model).__name__} is one of "
                 "gradient ascent, for which batches have no statistics to keep; use 'cavi' or 'sngd'"
             )
-        if self.moves is not None:
-            require_movable(model, q)
         size = sum(int(np.size(eta)) for eta in q.natural)
         return MemoisedMemory(np.empty((0, size)), np.empty(0), 0)
 
@@ -184,19 +155,12 @@ class Memoised(Checked):
         entropy = local.bound - float(inner(found, expected))
         held = expected if is_conjugate(model) else None
         kept = _replaced(known, b, found, entropy, held, prior)
-        complete = self.visited_all(kept, n)
-        everything, nothing = self._of_all(model, q, kept, nothing, expected, n)
-        visited, target = n_rows(rows), everything
-        if complete and self.moves is not None:
-            kept, further = self._moved(model, q, batch.rows, b, kept, rng)
-            visited += further
-            moved = unflat(kept.statistics.sum(axis=0), q.natural)
-            target = LocalStep(add(moved, nothing.statistics), everything.bound)
+        everything = self._of_all(model, q, kept, nothing, expected, n)
         return Gradient(
-            subtract(update_target(model, target), q.natural),
+            subtract(update_target(model, everything), q.natural),
             natural=True,
-            n_evaluations=visited,
-            local=everything if complete else None,
+            n_evaluations=n_rows(rows),
+            local=everything if self.visited_all(kept, n) else None,
             memory=kept,
         )
 
@@ -208,8 +172,8 @@ class Memoised(Checked):
         nothing: LocalStep,
         expected: tuple[Array, ...],
         n: int,
-    ) -> tuple[LocalStep, LocalStep]:
-        """The local step of all ``n`` data from the batches kept, and that of none (before: ``nothing``)."""
+    ) -> LocalStep:
+        """The local step of all ``n`` data from the batches kept, and that of none, ``nothing``."""
         total = unflat(kept.statistics.sum(axis=0), q.natural)
         if not self.visited_all(kept, n):
             seen = sum(len(np.arange(n)[self.rows(n, i)]) for i in range(len(kept.statistics)))
@@ -218,33 +182,7 @@ class Memoised(Checked):
             nothing = model.shared_step(q, total)
         held = _held(model.prior.natural, total, expected)
         bound = nothing.bound + float(inner(held, expected)) + float(kept.entropies.sum())
-        return LocalStep(add(total, nothing.statistics), bound), nothing
-
-    def _moved(
-        self,
-        model: Any,
-        q: FamilyOrPoint,
-        data: Data,
-        b: int,
-        kept: MemoisedMemory,
-        rng: np.random.Generator,
-    ) -> tuple[MemoisedMemory, int]:
-        """The memory after the moves that raise the bound, and the number of rows evaluated for them."""
-        moves, count, n = self.moves or Moves(), len(kept.entropies), n_rows(data)
-
-        def batch(i: int) -> Data:
-            return take(data, self.rows(n, i))
-
-        visited, visits = 0, kept.visits - self.stochastic_passes * count
-        if visits > count:  # the first pass over the batches has ended
-            kept = kept.with_losses(b, losses(model, q, batch(b), kept.pairs))
-            turn = (visits - 1) // count
-            if turn <= moves.passes and b == turn % count and count > 1:
-                kept = divided_memory(model, q, batch, b, kept, moves, rng) or kept
-                visited = n - n_rows(batch(b))
-        if kept.visits % count == 0:
-            kept = merged_memory(model, q, kept, moves)
-        return kept, visited
+        return LocalStep(add(total, nothing.statistics), bound)
 
 
 def _visited(model: Any, q: FamilyOrPoint, rows: Any) -> tuple[LocalStep, LocalStep]:

@@ -250,11 +250,6 @@ def start_from_clusters(components: Components, data: Data, n_components: int, b
 
 def posterior_of(components: Components, rows: Data, r: np.ndarray, times: float = 1.0) -> Any:
     """The posterior given ``rows`` with responsibilities ``r`` (S, K), statistics multiplied by ``times``."""
-    prior = components.prior(r.shape[1])
-    return prior.from_natural(add(prior.natural, statistics_of(components, rows, times * r)))
-
-
-def statistics_of(components: Components, rows: Data, r: np.ndarray) -> Values:
-    """The contribution of ``rows`` with responsibilities ``r`` (S, K) to the prior's natural parameters."""
+    prior, r = components.prior(r.shape[1]), times * r
     sums = r.T @ lifted(as_table(rows) - components.centre, components.lift())
-    return components.statistics(r.sum(0), sums)
+    return prior.from_natural(add(prior.natural, components.statistics(r.sum(0), sums)))

@@ -22,7 +22,7 @@ from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import posterior_of
 from bqvi.models.conjugate import elbo, update_target
 from bqvi.models.data import Data
-from bqvi.models.settings import MOVES
+from bqvi.models.settings import MERGES
 from bqvi.models.weighted import Weighted
 
 
@@ -69,14 +69,6 @@ def merged(model: Mixture, q: Product, data: Data, weights: np.ndarray | None = 
     return q
 
 
-def require_own_parameters(model: Mixture, q: Product) -> None:
-    """ValueError where components of ``q`` share parameters, so that none has statistics of its own."""
-    if not _own_parameters(model, q):
-        raise ValueError(
-            "the components share parameters (a tied covariance), so that none can be merged or added"
-        )
-
-
 def _own_parameters(model: Mixture, q: Product) -> bool:
     """Whether each component of ``q`` has parameters of its own."""
     leading = {eta.shape[0] if np.ndim(eta) else 0 for eta in q[model.components.name].natural}
@@ -91,7 +83,7 @@ def _weighed(model: Mixture, q: Product, data: Data, weights: np.ndarray | None)
 
 def _pairs(shared: np.ndarray, counts: np.ndarray) -> Iterator[tuple[int, int]]:
     """Pairs of components that share data, those that share most first."""
-    alive = np.flatnonzero(counts > MOVES.least)
+    alive = np.flatnonzero(counts > MERGES.least)
     if len(alive) < 2:
         return
     shared = shared[np.ix_(alive, alive)] / np.sqrt(np.outer(counts[alive], counts[alive]))

@@ -21,13 +21,11 @@ class CentreSettings:
 
 
 @dataclass(frozen=True)
-class MoveSettings:
-    """Merges and births of a mixture's components (`merging`, `gradients.memoised_moves`)."""
+class MergeSettings:
+    """Merges of a mixture's components (`merging`)."""
 
     least: float = 0.5
     """The number of data below which a component counts as empty, and no merge is tried."""
-    own: float = 0.5
-    """The responsibility above which a row belongs to a component."""
 
 
 @dataclass(frozen=True)
@@ -42,4 +40,4 @@ class TopicStartSettings:
     """The number of clusterings of which the tightest is used."""
 
 
-CENTRES, MOVES, TOPIC_STARTS = CentreSettings(), MoveSettings(), TopicStartSettings()
+CENTRES, MERGES, TOPIC_STARTS = CentreSettings(), MergeSettings(), TopicStartSettings()

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.arrays import flat
-from bqvi.families import Product
-from bqvi.gradients import Memoised, memoised_moves
-from bqvi.gradients.memoised_moves import Moves
+from bqvi.gradients import Memoised
 from bqvi.models import (
     ComponentEmissions,
     DirichletProcessMixture,
@@ -23,7 +20,6 @@ from bqvi.models import (
     categorical,
     elbo,
 )
-from bqvi.models.components import posterior_of, statistics_of
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(c, 1.0, (100, 2)) for c in (-4.0, 0.0, 4.0)])
@@ -236,103 +232,3 @@ def bqvi_strategy():
     from acquisition.minibatch import Uniform
 
     return Uniform(10)
-
-
-CENTRES = np.array([[-8.0, 0.0], [-3.0, 6.0], [0.0, -7.0], [5.0, 5.0], [8.0, -3.0], [0.0, 0.0]])
-SIX = np.random.default_rng(1).permutation(np.repeat(CENTRES, 100, axis=0)) + np.random.default_rng(
-    2
-).standard_normal((600, 2))
-MOVABLE = {
-    "sticks with a learnt concentration": DirichletProcessMixture("full", 12),
-    "tied tail": DirichletProcessMixture("diagonal", 12, tail="tied"),
-    "Dirichlet weights": GaussianMixture(12, "spherical"),
-}
-
-
-def one_component(model, data):
-    """A start with all data in the first component, which coordinate ascent alone does not leave."""
-    settled = model.for_data(data)
-    r = np.eye(12)[np.zeros(len(data), int)]
-    components = posterior_of(settled.components, data, r)
-    weights = settled.mixing.start(r.sum(0))
-    return settled, Product({settled.mixing.name: weights, settled.components.name: components})
-
-
-@pytest.mark.parametrize("name", MOVABLE)
-def test_births_find_the_clusters_and_the_bound_never_falls(name):
-    model, start = one_component(MOVABLE[name], SIX)
-    fit = bqvi.fit(
-        model,
-        SIX,
-        Memoised(100, moves=Moves(passes=40)),
-        start_from=start,
-        steps=250,
-        record=range(7, 251),
-        tolerance=1e-300,
-    )
-    assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
-    assert fit.elbo == pytest.approx(elbo(model, fit.q, SIX))
-    counts = model.responsibilities(fit.q, SIX)[:, :12].sum(0)
-    assert (counts > 60.0).sum() == 6
-    stuck = bqvi.fit(model, SIX, Memoised(100), start_from=start, steps=150)
-    assert fit.elbo > stuck.elbo + 100.0
-
-
-@pytest.mark.parametrize("name", MOVABLE)
-def test_merges_join_components_that_share_a_cluster(name):
-    model = MOVABLE[name].for_data(X)
-    start = model.initial(X, "k-means++", np.random.default_rng(0))
-    fit = bqvi.fit(
-        model, X, Memoised(60, moves=Moves(passes=0)), start_from=start, steps=150, record=range(6, 151)
-    )
-    assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
-    assert (model.responsibilities(fit.q, X)[:, :12].sum(0) > 1.0).sum() <= 4
-    without = bqvi.fit(model, X, Memoised(60), start_from=start, steps=150)
-    assert fit.elbo > without.elbo
-
-
-def test_the_bound_of_a_move_is_the_elbo_of_the_local_step():
-    """The bound from the statistics of one pass is the ELBO of the model's own local step at the same q."""
-    model = MOVABLE["sticks with a learnt concentration"].for_data(X)
-    q = model.initial(X, "k-means++", np.random.default_rng(0))
-    row, entropy = memoised_moves.local_memory(model, q, X)
-    best = memoised_moves._settled(model, q, row)
-    r = model.responsibilities(q, X)
-    again = (r[:, None, :] * np.log(np.maximum(r, 1e-300))[:, None, :]).sum()
-    assert entropy == pytest.approx(-again)
-    # the free energy of q(theta) at its best for the r that q gives, by hand
-    value = memoised_moves._bound(model, q, row, entropy) + model.log_base_measure(X)
-    joint = model.expected(best)
-    expected = (r * joint.rho(X)).sum() - again + model.mixing.bound(best["sticks"])
-    expected += model.log_base_measure(X) - float(best.kl(model.prior))
-    assert value == pytest.approx(expected, rel=1e-10)
-    pairs = np.array([[0, 1], [2, 5]])
-    for (j, k), loss in zip(pairs, memoised_moves.losses(model, q, X, pairs), strict=True):
-        joined = r.copy()
-        joined[:, j] += joined[:, k]
-        joined[:, k] = 0.0
-        after = (joined * np.log(np.maximum(joined, 1e-300))).sum()
-        assert loss == pytest.approx(again - after)
-        # statistics of a merge are those of the joined responsibilities
-        found = memoised_moves._joined(model, q, row, j, k)
-        counts = memoised_moves._of_counts(model, q, joined.sum(0))
-        by_hand = flat((*counts, *statistics_of(model.components, X, joined)))
-        np.testing.assert_allclose(found, by_hand, rtol=1e-8, atol=1e-8)
-
-
-def test_moves_resume_to_the_same_numbers_and_keep_the_budget(tmp_path):
-    model, start = one_component(MOVABLE["sticks with a learnt concentration"], SIX)
-    choices = {"start_from": start, "tolerance": 1e-12}
-    whole = bqvi.fit(model, SIX, Memoised(100, moves=Moves()), steps=40, **choices)
-    part = bqvi.fit(model, SIX, Memoised(100, moves=Moves()), steps=17, **choices)
-    part.save(tmp_path / "run.npz")
-    on = bqvi.fit(model, SIX, Memoised(100, moves=Moves()), steps=40, resume=tmp_path / "run.npz", **choices)
-    assert on.elbo == whole.elbo
-    limited = bqvi.fit(model, SIX, Memoised(300, moves=Moves()), budget=5000, **choices)
-    assert limited.n_evaluations <= 5000
-
-
-def test_moves_of_models_without_components_are_refused():
-    for model in (FactorAnalysis(1), GaussianMixture(3, "tied")):
-        with pytest.raises(ValueError, match=r"moves were asked for|share parameters"):
-            bqvi.fit(model, X, Memoised(40, moves=Moves()))
