@@ -101,7 +101,7 @@ def _steepest(
         upper, lower = radius[rows, None], radius[first:]
         slopes: np.ndarray = np.abs(upper - lower)
         if sds.any():
-            noise = 2.0 * CLIFFS.noise_sds * np.hypot(sds[rows, None], sds[first:])
+            noise = 2.0 * np.hypot(sds[rows, None], sds[first:])
             slopes = np.maximum(slopes - noise / (upper + lower), 0.0)
         slopes /= np.maximum(cdist(points[rows], points[first:]), h)
         square = slopes[:, : len(slopes)]

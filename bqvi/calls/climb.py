@@ -20,6 +20,9 @@ import scipy.optimize
 from bqvi.calls.settings import CLIMB
 from bqvi.calls.table import AsksError, Evaluations, rows_of
 
+_WORST = 1e10
+"""The objective of the optimiser at a point where the log joint failed, in nats."""
+
 
 class Evaluating(Protocol):
     """The source of evaluations of a log joint."""
@@ -62,13 +65,8 @@ class Ends:
     least: int = 0
 
     @classmethod
-    def by(cls, gradients: bool, dimension: int, gain: float, most: int) -> Ends:
-        """With gradients a point or two that gain little end a climb; from values alone D + 2 such points do.
-
-        ``most`` applies to a climb with gradients; one from values alone visits at most 8 D + 10 points.
-        """
-        if gradients:
-            return cls(most, gain, CLIMB.patience, CLIMB.least)
+    def of_values(cls, dimension: int, gain: float) -> Ends:
+        """From values alone D + 2 points that gain little end a climb, which visits at most 8 D + 10."""
         of_values = (CLIMB.most_of_values, CLIMB.patience_of_values, CLIMB.least_of_values)
         visits, patience, least = (each * dimension + beside for each, beside in of_values)
         return cls(visits, gain, patience, least)
@@ -170,11 +168,11 @@ class _Climb:
         if self._ends.after(self._best, failed):
             raise _EndedError("gain")
         if made.gradients is None:
-            return CLIMB.worst if failed else -float(made.values[row])
+            return _WORST if failed else -float(made.values[row])
         return (
             (-float(made.values[row]), -self._unit * made.gradients[row])
             if made.good[row]
-            else (CLIMB.worst, np.zeros_like(x))
+            else (_WORST, np.zeros_like(x))
         )
 
     def _row(self, x: np.ndarray) -> int:

@@ -156,9 +156,8 @@ class LaplaceSearch:
         """The row of the best point of a climb from ``row``."""
         dimension, settings = len(self._start), self._settings
         by_slopes = self.made.gradients is not None
-        most = 3 * dimension + 15
         # a climb with gradients goes on after a point that gains little: a mode need not be a typical point
-        ends = Ends(most, settings.gain) if by_slopes else Ends.by(False, dimension, 0.5, most)
+        ends = Ends(3 * dimension + 15, settings.gain) if by_slopes else Ends.of_values(dimension, 0.5)
         rows = climb(self, self.made.points[row], ends).rows
         return rows[int(np.argmax(self.made.values[list(rows)]))]
 

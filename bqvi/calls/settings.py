@@ -12,17 +12,11 @@ from dataclasses import dataclass
 class ClimbSettings:
     """A climb of the log joint (:mod:`climb`)."""
 
-    worst: float = 1e10
-    """The objective of the optimiser at a point where the log joint failed, in nats."""
     first_radius: float = 0.25
     """The first radius of COBYQA's trust region, an eighth of the width of the plausible box [-1, 1]^D. With
     .125 1.05 and 1.2, with .5 .99 and 1.3."""
     most_of_values: tuple[int, int] = (8, 10)
     """A climb from values alone visits 8 D + 10 points at most."""
-    patience: int = 1
-    """The number of points that, if they gain little, end a climb with gradients."""
-    least: int = 2
-    """The number of points before that criterion is applied."""
     patience_of_values: tuple[int, int] = (1, 2)
     """D + 2 points that gain little end a climb from values alone; COBYQA's model has 2 D + 1 points."""
     least_of_values: tuple[int, int] = (2, 2)
@@ -122,8 +116,6 @@ class CliffSettings:
     above_a_floor: int = 2
     """The least number above a cliff below which values are about equal: of 221 sets with one to five values
     above a floor 207 are found, with 3 141, with 1 all."""
-    noise_sds: float = 1.0
-    """The standard deviations of its noise by which a difference of values is reduced."""
 
 
 CHECK, CLIMB, LAPLACE = GradientCheckSettings(), ClimbSettings(), LaplaceSearchSettings()

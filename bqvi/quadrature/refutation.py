@@ -77,8 +77,8 @@ class Answer:
         """Draws (M, D) of a proposal that covers a, and the logarithms (M,) of a over its density."""
         d = self.member.data.u.shape[1]
         standard = Proposal(np.ones(1), np.zeros((1, d)), np.eye(d)[None])
-        proposal = covering(standard, self.member.data.u, self.log_size, REFUTATION.pool, seed)
-        u = proposal.draws(REFUTATION.pool, seed)
+        proposal = covering(standard, self.member.data.u, self.log_size, DESIGN.pool, seed)
+        u = proposal.draws(DESIGN.pool, seed)
         return u, self.log_size(u) - proposal.density.log_density(u)
 
     def tests(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -92,9 +92,9 @@ class Answer:
         number = (count + seed % 2) // 2  # half of them, and of a single one half of the time
         near = u[np.unique(resampled(normalised(tempered), max(number, 1), seed))[:number]]
         wide = Spread.of(u, weights)
-        far = wide.scattered(REFUTATION.pool, seed)
+        far = wide.scattered(DESIGN.pool, seed)
         inside = self._inside(far)
-        share = max(float(inside.mean()), 1.0 / REFUTATION.pool)
+        share = max(float(inside.mean()), 1.0 / DESIGN.pool)
         points = np.concatenate([near, far[inside][: count - len(near)]])
         log_m, log_p = self.logs(points)
         log_q = np.logaddexp(

@@ -27,7 +27,7 @@ class NodeDesignSettings:
     outermost: float = 0.3
     """Share of the distance from the outermost node to a face of a box at which a further node lies."""
     pool: int = 512
-    """The number of candidates for a node."""
+    """The number of candidates for a node, and of draws of the proposal of tests."""
     stretch: float = 1.5
     """Factor on the coordinates of half of the candidates for a density, where the measure has no bounds."""
     largest_pool: int = 2000
@@ -121,8 +121,6 @@ class TailSettings:
 
     most_of_one: float = 0.5
     """The largest share of a sum that may be due to one point."""
-    outermost: int = 4
-    """One node in so many counts as outermost."""
     slower: float = 0.8
     """Ratio of the exponents in successive quarters of nodes below which growth slows down."""
 
@@ -186,8 +184,6 @@ class RefutationSettings:
     """The error of the log integral by the tests, in nats, up to which an answer may be credible."""
     outside: float = 0.01
     """The share of a Gaussian measure outside of a ball."""
-    pool: int = 512
-    """The number of draws of the proposal."""
 
 
 DESIGN = NodeDesignSettings()

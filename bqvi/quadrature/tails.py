@@ -74,7 +74,7 @@ def slows(u: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> bool:
     squares = np.sum(u**2, axis=1)
     radial = np.einsum("nd,ndo,no->n", u, slopes, values)
     weights = squares * np.sum(values**2, axis=1)
-    order, count = np.argsort(squares), max(len(u) // TAILS.outermost, 1)
+    order, count = np.argsort(squares), max(len(u) // 4, 1)
     outer, before = order[-count:], order[-2 * count : -count]
     exponents = [radial[k].sum() / max(weights[k].sum(), 1e-300) for k in (before, outer)]
     return bool(exponents[1] < TAILS.slower * exponents[0])

@@ -192,7 +192,7 @@ def _climbed(
     points, values = run.made.points, run.made.values
     dimension, gain = points.shape[1], max(EXPLORATION.gain, 2.0 * noise_sd)
     # with gradients a step ends it, not a point, as the first one may be too long
-    ends = Ends.by(False, dimension, gain, 0)
+    ends = Ends.of_values(dimension, gain)
     if run.made.gradients is not None:
         ends = Ends(EXPLORATION.most_with_gradients, gain)
     within = None if surprising else lambda x: bool(modes.contain(x[None])[0])

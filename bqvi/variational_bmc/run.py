@@ -34,7 +34,6 @@ from bqvi.records import named
 from bqvi.runs import Ended, Steps, door, resumed
 from bqvi.variational_bmc.cheap_first import CheapFirst, OnCheap
 from bqvi.variational_bmc.result import VBMCResult
-from bqvi.variational_bmc.settings import CHEAP
 from bqvi.variational_bmc.state import Settings, begun
 from bqvi.variational_bmc.steps import design, first_count
 from bqvi.variational_bmc.vbmc_run import DOOR, RECORDS, Limits, VBMCRun
@@ -259,8 +258,8 @@ def _cheap_first(cheap: Any, expensive: VBMCRun, start: np.ndarray | None) -> Ch
         function = Function(cheap, names=coordinates.names, errors=errors, range=CHEAP_MODEL)
     target = Caller(function, coordinates)
     limits = _limits("cheap[1]", target, budget, None, None)
-    if expensive.limits.seconds is not None:
-        limits = replace(limits, seconds=CHEAP.seconds * expensive.limits.seconds)
+    if expensive.limits.seconds is not None:  # at most half of the time is for the cheap model
+        limits = replace(limits, seconds=0.5 * expensive.limits.seconds)
     count, none = _first_count(target, USUAL, limits.budget), Evaluations.none(target.dimension)
     points = _first_points(coordinates, start, none, count, limits.budget, expensive.seed)
     first = replace(begun(points, none), coordinates=coordinates)
