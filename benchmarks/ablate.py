@@ -72,18 +72,16 @@ def _of_integrate() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
 def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
     from bqvi import unseen
     from bqvi.variational_bmc import (
-        added_components,
-        climbing,
         correction,
         feasibility,
         frame_selection,
         learning,
         modes,
+        next_points,
         pooled_draws,
-        rescaling,
-        steps,
+        scaling,
+        stopping,
         surrogate,
-        user_units,
         vbmc_run,
     )
     from bqvi.variational_bmc.settings import COMPONENTS, EXPLORATION, WEIGHTS
@@ -111,7 +109,7 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "restart at the mode": [(learning, "_at_mode", lambda *_: None)],
         "hyperparameters in the sd": [(learning, "spread", lambda *_: 0.0)],
         "components at missed evaluations": [
-            (added_components, "_missed", lambda surrogate, *_: surrogate.data.points[nobody])
+            (pooled_draws, "_missed", lambda surrogate, *_: surrogate.data.points[nobody])
         ],
         "components by the pool": [(learning, "extended", lambda surrogate, q, *_: q)],
         "frames and thresholds": [(frame_selection, "_alternatives_due", lambda *_: [])],
@@ -120,9 +118,9 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "isolated evaluations": [
             (feasibility, "_isolated", lambda good, bad, distances: np.zeros(len(bad), bool))
         ],
-        "map of scales from gradients": [(rescaling, "scaling_from_gradients", lambda *_: None)],
-        "map of scales from values": [(rescaling, "_most_likely", lambda *_: None)],
-        "user's units": [(user_units.UserUnits, "of", lambda *_: None)],
+        "map of scales from gradients": [(frame_selection, "scaling_from_gradients", lambda *_: None)],
+        "map of scales from values": [(frame_selection, "_most_likely", lambda *_: None)],
+        "user's units": [(scaling.UserUnits, "of", lambda *_: None)],
         "map before convergence": [
             (run, "with_scales", lambda self, before, reached, estimate: (reached, estimate))
         ],
@@ -134,16 +132,16 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
             (learning, "_wide", lambda state, estimate, _: (state, estimate))
         ],
         "pool of q alone": [(pooled_draws.PooledDraws, "of_q", lambda self: self)],
-        "edge of the feasible region": [(steps, "_edge", lambda *_: None)],
-        "mode among the next points": [(steps, "_mode", lambda *_: None)],
+        "edge of the feasible region": [(next_points, "_edge", lambda *_: None)],
+        "mode among the next points": [(next_points, "_mode", lambda *_: None)],
         "blended moments": [(correction, "WEIGHTS", replace(WEIGHTS, blended=1e-9))],
         "second term of the kernel": [(frame_selection, "settled", lambda *_: False)],
         "fit from a trend": [(surrogate, "_with_trend", lambda psi, _: psi)],
         "values left out after a map": [
             (frame_selection, "_informative", lambda points, _: np.ones(len(points), bool))
         ],
-        "directions without a step": [(climbing, "_in_a_new_direction", lambda *_: None)],
-        "sd: posterior not found": [(steps, "_unsettled", lambda *_: 0.0)],
+        "directions without a step": [(next_points, "_in_a_new_direction", lambda *_: None)],
+        "sd: posterior not found": [(stopping, "_unsettled", lambda *_: 0.0)],
         "sd: mass beyond the draws": [(pooled_draws.PooledDraws, "possible_rise", lambda *_: 0.0)],
         "climbs along gradients": [(modes.Modes, "alignment", lambda _, at, slopes: np.ones(len(at)))],
         "shape of the tail": [(correction, "pareto_shape", lambda *_: 0.0)],

@@ -31,6 +31,16 @@ has no error where q is the posterior. Otherwise, in units z in which the poster
 two independent samples differ, to second order, by at most the divergence
 
     sum_s a_s^2 (|z_s|^4 + D) / 2,     a_s = w_s - beta c_s.
+
+*Hyperparameters* psi_j are drawn from Laplace's approximation of their posterior, at scrambled Sobol points,
+and weighted by posterior over approximation (importance sampling, as in :func:`gp.marginalise`). Each draw
+defines a surrogate with mean m_j and therefore an evidence, to second order in d_s = m_j(u_s) - m(u_s)
+
+    log Z_j - log Z = log sum_s P_s exp(d_s) = E_P[d] + Var_P[d] / 2 + ...,      u_s draws, P_s their weights,
+
+which is exact where d is Gaussian; the logarithm of the mean itself can depend on a single one of 512 draws
+in a tail. The root mean square of these differences is a standard deviation that is added, as a variance, to
+that of the surrogate (`spread`).
 """
 
 from __future__ import annotations
@@ -43,9 +53,11 @@ from scipy.special import logsumexp
 from bqvi.importance import WIDE, WIDENING, Proposal, covering, effective_size, resampled
 from bqvi.pareto import pareto_shape
 from bqvi.variational_bmc.feasibility import Feasibility
-from bqvi.variational_bmc.settings import WEIGHTS
-from bqvi.variational_bmc.surrogate import Surrogate
+from bqvi.variational_bmc.settings import FITTING, WEIGHTS
+from bqvi.variational_bmc.surrogate import Surrogate, log_posterior, posterior_mean
 from bqvi.variational_bmc.variational import DiagonalMixture
+from gp import laplace
+from gp.low_discrepancy import normal_sobol
 from gp.triangular import cholesky, solve_lower
 
 ANYWHERE = Feasibility(None, None, None, 1.0)
@@ -266,3 +278,25 @@ def _controlled(u: np.ndarray, rest: np.ndarray, share: float, q: DiagonalMixtur
     covariance = share * (q.covariance + np.outer(offset, offset)) + (centred.T * rest) @ centred
     squares = np.square(solve_lower(cholesky(covariance), centred.T)).sum(0)
     return PosteriorMoments(mean, covariance, 0.5 * float(rest**2 @ (squares**2 + u.shape[1])))
+
+
+def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
+    """The standard deviation of log Z over the hyperparameters' posterior; infinite if Laplace's fails."""
+    data, psi = surrogate.data, surrogate.psi
+    objective = log_posterior(data.thinned)
+    try:
+        best = objective.expanded(psi)
+    except np.linalg.LinAlgError:  # the covariance matrix is singular within rounding
+        return np.inf
+    sd = objective.prior.sd  # no standard deviation exceeds that of the prior
+    scale = sd[:, None] * laplace.root(best.curvature * np.outer(sd, sd), 1.0)
+    u = found.u[resampled(found.weights, FITTING.set_draws, seed)]
+    known = surrogate.mean(u)
+    steps = np.clip(normal_sobol(len(psi), FITTING.sets, seed), -FITTING.furthest, FITTING.furthest)
+
+    def evaluate(at: np.ndarray) -> tuple[float, float]:
+        value, change = objective.value(at), posterior_mean(data, at)(u) - known
+        return value, float(np.mean(change) + 0.5 * np.var(change))
+
+    shifts, weights = laplace.weighed(evaluate, psi, (best.value, 0.0), scale, steps, 2.0)
+    return float(np.sqrt(weights @ np.square(shifts)))

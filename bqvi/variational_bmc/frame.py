@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.variational_bmc.scaling import Scaling
+from bqvi.variational_bmc.scaling import Scaling, UserUnits
 from bqvi.variational_bmc.settings import FRAMES
-from bqvi.variational_bmc.user_units import UserUnits
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.linear_maps import correlation_eigenvalues, correlation_root
 from gp.measures import AffineMap, GaussianMixture

@@ -18,7 +18,7 @@ so that distant points have the same influence as others. Matching gradients is 
 
 The leading coordinate k is the one with the largest gain of all single regressions, and the coordinates that
 are scaled are chosen by the regressions of all gradients in y on y (`_misfit`). The evidence of the
-evaluations decides whether the map is used (:mod:`rescaling`).
+evaluations decides whether the map is used (:mod:`frame_selection`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.calls import Evaluations
-from bqvi.variational_bmc.scaling import Scaling
+from bqvi.variational_bmc.scaling import Scaling, fewest_gradients
 from bqvi.variational_bmc.settings import SHAPING
 from gp.linalg import ridge_regressions
 
@@ -68,11 +68,6 @@ def _near(made: Evaluations) -> np.ndarray:
     dimension = made.points.shape[1]
     near = np.argsort(depth, kind="stable")[: 2 * dimension + 30]
     return near[depth[near] < SHAPING.deepest * dimension]
-
-
-def fewest_gradients(dimension: int) -> int:
-    """The least number of gradients to which a map is fitted, D being ``dimension``."""
-    return 2 * dimension + 2
 
 
 def _gaussian(y: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ Where the effective sample size of the draws is tiny in two records, q and the f
 from Laplace's approximation of the surrogate and then from the best evaluations. Where the posterior extends
 beyond the draws of q (:mod:`pooled_draws`), the next step begins with a q that has components there. Each
 time the number of evaluations has grown by a factor, and as soon as there are gradients enough, other maps
-for scales that depend on a coordinate are tried (:mod:`rescaling`).
+for scales that depend on a coordinate are tried (:mod:`frame_selection`).
 """
 
 from __future__ import annotations
@@ -17,17 +17,22 @@ from dataclasses import replace
 import numpy as np
 
 from bqvi.calls.gradient_check import CONTRADICTED, may_be_wrong
-from bqvi.variational_bmc.added_components import extended, with_more
-from bqvi.variational_bmc.correction import Correction, correct, moments_of, polished
+from bqvi.variational_bmc.correction import Correction, correct, moments_of, polished, spread
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, turned, turns
-from bqvi.variational_bmc.frame_selection import Candidate, evaluated_box, next_frame, rescaled, selected
-from bqvi.variational_bmc.gradient_scaling import fewest_gradients
-from bqvi.variational_bmc.hyperuncertainty import spread
+from bqvi.variational_bmc.frame_selection import (
+    Candidate,
+    evaluated_box,
+    next_frame,
+    rescaled,
+    selected,
+    wasteful,
+    with_other_map,
+)
 from bqvi.variational_bmc.modes import pooled_within
 from bqvi.variational_bmc.new_starts import annealed, laplace
-from bqvi.variational_bmc.pooled_draws import pool_of
-from bqvi.variational_bmc.rescaling import wasteful, with_other_map
+from bqvi.variational_bmc.pooled_draws import extended, pool_of, with_more
+from bqvi.variational_bmc.scaling import fewest_gradients
 from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, RESTARTS, SCALINGS
 from bqvi.variational_bmc.state import Estimate, InferenceStep, State, settled
 from bqvi.variational_bmc.surrogate import Surrogate
@@ -162,7 +167,7 @@ def _at_mode(state: State, estimate: Estimate) -> State | None:
 
 
 def _inferred(state: State, step: InferenceStep, climbing: bool = True) -> tuple[State, Estimate]:
-    """The state and the estimate from all evaluations; ``climbing`` says whether the ELBO is maximised."""
+    """The state and the estimate from all evaluations; ``next_points`` says whether the ELBO is maximised."""
     fitted = _fitted(state, step)
     frame, surrogate = fitted.frame, Surrogate.of(fitted.data, fitted.psi)
     feasible = _feasibility(state, frame)

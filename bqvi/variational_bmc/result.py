@@ -13,11 +13,44 @@ from bqvi.posterior import Posterior
 from bqvi.runs import Checkpoint, Trace
 from bqvi.runs.door_result import DoorResult
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.held_out import HeldOut
+from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.state import Estimate, State
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """The surrogate's predictions at m held-out evaluations.
+
+    Attributes
+    ----------
+    theta : the points (m, P), in the user's units.
+    residuals : the values less their predictions (m,), nats.
+    sds : the standard deviations (m,) of the residuals, by the surrogate and the noise of values.
+    """
+
+    theta: np.ndarray
+    residuals: np.ndarray
+    sds: np.ndarray
+
+    @property
+    def standardised(self) -> np.ndarray:
+        """The residuals in units of their sds, (m,), with variance 1 where the surrogate is calibrated."""
+        return self.residuals / self.sds
+
+    def contradicts(self, tolerance: float) -> bool:
+        """Whether the residuals are too large for their sds and a ``tolerance`` of the log evidence, nats."""
+        squares = self.residuals**2 / (self.sds**2 + tolerance**2)
+        return float(np.minimum(squares, PREDICTIONS.largest_error).mean()) >= PREDICTIONS.contradicted
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.residuals)} evaluations that were given and not taken: the surrogate's predictions "
+            f"are off by {np.median(np.abs(self.residuals)):.2g} nats (median), "
+            f"{np.median(np.abs(self.standardised)):.2g} of its sds"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,7 +74,7 @@ class VBMCResult(DoorResult):
     checkpoint : the state of the run; ``resume`` takes the whole result.
     estimate, frame : the last surrogate, mixture and weights, and the frame of their coordinates.
     held_out : predictions of the surrogate at evaluations that were given and not used
-        (:class:`bqvi.variational_bmc.held_out.HeldOut`); None where there are none.
+        (:class:`bqvi.variational_bmc.thorough.HeldOut`); None where there are none.
     """
 
     posterior: Posterior

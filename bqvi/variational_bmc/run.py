@@ -33,9 +33,9 @@ from bqvi.priors import BOUNDS, posed
 from bqvi.records import named
 from bqvi.runs import Ended, Steps, door, resumed
 from bqvi.variational_bmc.cheap_first import CheapFirst, OnCheap
+from bqvi.variational_bmc.next_points import design
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.state import Settings, begun
-from bqvi.variational_bmc.steps import design, first_count
 from bqvi.variational_bmc.vbmc_run import DOOR, RECORDS, Limits, VBMCRun
 from gp.arrays import Array
 from gp.checks import Seed, require_integer, require_numbers, require_one_of, require_seed, whole_seed
@@ -207,7 +207,7 @@ def _begun(
 
 def _first_count(target: Caller, chosen: Design, budget: int) -> int:
     """Evaluations of the first design."""
-    usual = 3 if target.has_gradient else first_count(target.dimension)
+    usual = 3 if target.has_gradient else max(10, target.dimension + 1)
     return chosen.first(usual if chosen.cheap is None else min(usual, target.dimension + 3), budget)
 
 

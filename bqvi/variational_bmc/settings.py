@@ -34,7 +34,7 @@ class ShapingSettings:
 
 @dataclass(frozen=True)
 class FittingSettings:
-    """Hyperparameters (`surrogate`, `frame_selection`, `hyperuncertainty`)."""
+    """Hyperparameters (`surrogate`, `frame_selection`, `correction`)."""
 
     enough: int = 200
     """The number of observations to which hyperparameters are fitted where there are gradients."""
@@ -90,7 +90,7 @@ class FrameSettings:
 
 @dataclass(frozen=True)
 class ScalingSettings:
-    """Scales that depend on a coordinate (`scaling`, `rescaling`, `learning`)."""
+    """Scales that depend on a coordinate (`scaling`, `frame_selection`, `learning`)."""
 
     change: float = 0.35
     """The change of the logarithms of the scales over a standard deviation of the leading coordinate, at
@@ -114,7 +114,7 @@ class ScalingSettings:
 
 @dataclass(frozen=True)
 class ComponentSettings:
-    """Components of q (`variational`, `added_components`, `learning`)."""
+    """Components of q (`variational`, `pooled_draws`, `learning`)."""
 
     shallow: float = 7.0
     """The largest depth of a point that q must cover, or of a mode, in nats below the top beyond D / 2."""
@@ -288,7 +288,7 @@ class PredictionSettings:
 
 @dataclass(frozen=True)
 class ComparisonSettings:
-    """Draws of the posterior that are evaluated before convergence (`refutation`), and the next test."""
+    """Draws of the posterior that are evaluated before convergence (`stopping`), and the next test."""
 
     draws: int = 5
     """The number of draws of a posterior with one mode."""

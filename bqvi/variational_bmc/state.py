@@ -93,11 +93,11 @@ class Row:
     unseen: float = UNEXPLORED.unseen
     """The nats that unseen modes are expected to add to the log evidence."""
     total_variation: float = nan
-    """The total variation distance of surrogate and log joint, estimated at draws (:mod:`refutation`)."""
+    """The total variation distance of surrogate and log joint, estimated at draws (:mod:`stopping`)."""
     compared: int = 0
     """The number of these draws."""
     tested: int = 0
-    """The number of evaluations of the record whose claim was tested last, or 0 (:mod:`refutation`)."""
+    """The number of evaluations of the record whose claim was tested last, or 0 (:mod:`stopping`)."""
     beyond: float = 0.0
     """The rise of the log evidence, nats, if f were one sd higher where its sd is large (`pooled_draws`)."""
 
@@ -148,7 +148,7 @@ class State:
     ----------
     evaluations : the n evaluations, in the coordinates.
     predicted : for each value its predicted mean and variance before the evaluation, NaN for the first ones,
-        and the log weight of a point of a test of convergence (:mod:`refutation`), NaN for others; (n, 3).
+        and the log weight of a point of a test of convergence (:mod:`stopping`), NaN for others; (n, 3).
     pending, pending_predicted : the points (m, D) that were chosen and not yet evaluated, and the predictions
         there (m, 3).
     frame, psi, q, threshold : the surrogate's frame, its hyperparameters, the mixture in the frame, and the
@@ -167,7 +167,7 @@ class State:
     tested : the number of evaluations of the record that it tests, or 0.
     coordinates : the coordinates of the parameters; if None, those of a resumed run are not checked.
     cheap : the cheap model, where there is one.
-    held_out : the evaluations that the user gave and the surrogate does not use (:mod:`held_out`), or None.
+    held_out : the evaluations that the user gave and the surrogate does not use (:mod:`thorough`), or None.
     """
 
     evaluations: Evaluations
@@ -279,6 +279,25 @@ def evaluated(state: State, more: Evaluations) -> State:
     )
 
 
+def observation_noise(state: State, estimate: Estimate) -> float:
+    """The variance of the noise of one value, nats squared."""
+    noise = estimate.surrogate.fitted_noise
+    if state.evaluations.noise_variance is not None:
+        noise += float(np.nanmedian(state.evaluations.noise_variance))
+    return noise
+
+
+def with_pending(state: State, points: np.ndarray, predicted: np.ndarray | None = None) -> State:
+    """The state with further pending points (m, D), and the predictions there (m, 3) or None."""
+    if predicted is None:
+        predicted = np.full((len(points), 3), np.nan)
+    return replace(
+        state,
+        pending=np.concatenate([state.pending, points]),
+        pending_predicted=np.concatenate([state.pending_predicted, predicted]),
+    )
+
+
 def prediction_error(state: State) -> float:
     """The mean squared standardised error of the latest predictions, shrunk towards 1 as by 4 more.
 
@@ -292,7 +311,7 @@ def prediction_error(state: State) -> float:
 def _latest_errors(state: State) -> tuple[np.ndarray, np.ndarray]:
     """The latest values less their predictions, and the variances of these, (m,) each.
 
-    Points of an answer widened do not count, as they may lie where there is no mass (:mod:`refutation`).
+    Points of an answer widened do not count, as they may lie where there is no mass (:mod:`stopping`).
     """
     gaps = state.evaluations.censored.values - state.predicted[:, 0]
     counts = np.isfinite(gaps) & (state.predicted[:, 2] != -np.inf)

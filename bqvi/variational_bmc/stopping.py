@@ -1,6 +1,7 @@
-"""The conditions of convergence, and the reasons where a run has not converged.
+"""Records, the conditions of convergence, and evaluations that could refute a claim of it.
 
-Seven conditions on the last records, with the thresholds of `ConvergenceSettings`, have to hold.
+A record has the estimate of a step and the sd of the log evidence (`record`). Seven conditions on the last
+records, with the thresholds of `ConvergenceSettings`, have to hold.
 
 - *Is the posterior settled?* Successive posteriors differ by little more than estimates of equal ones do.
 - *Is the evidence constant?* The records of log Z lie within the tolerance, or their own sd, of each other.
@@ -8,27 +9,141 @@ Seven conditions on the last records, with the thresholds of `ConvergenceSetting
 - *Do the draws represent the surrogate?* By their effective share and Pareto k; nearly equal weights have no
   tail.
 - *Has the claim been tested?* A record that meets the conditions above is a claim. With evaluations that
-  could refute it (:mod:`refutation`) log Z moves by less than its sd, and the sd does not grow.
+  could refute it log Z moves by less than its sd, and the sd does not grow.
 - *Did the surrogate predict draws of the posterior?* By the share of the mass in which it and the log joint
   differ at these. Noisy values leave it out.
 - *Has the plausible box been explored, and are few further modes expected?* See :mod:`exploration`, whose
   part of the sd is not counted in the third condition.
+
+The acquisition evaluates nothing where the surrogate's mean is too low and its variance small, nor beyond the
+draws of its posterior. A run that is about to converge therefore evaluates points of two kinds, as the batch
+of a step, predicted before they are made. If its claim does not stand the run goes on, and its next claim is
+tested again.
+
+*Points of the posterior widened* (:mod:`bqvi.widened`) lie where the posterior ends, or only its draws do.
+The excess of the log joint there does not decide: far out in a funnel it is many nats where there is no mass.
+
+*Draws of the posterior.* Draws u_i are of the surrogate's posterior p_s, tempered so that they reach into its
+tails. With g_i the log joint less its prediction there,
+
+    d = sum_i w_i |exp(g_i) - 1| / sum_i w_i (exp(g_i) + 1),     u_i ~ p_s^t,     w_i = p_s(u_i)^(1 - t),
+
+estimates the integral of |p - p_s| over that of p + p_s, with p and p_s not normalised: the share of mass in
+which the densities of the log joint and of the surrogate differ. It lies between 0 and 1, and the log
+evidences differ by at most log((1 + d) / (1 - d)), about 2 d. Of several modes each has draws of its own, and
+a smaller d is required. Noisy values have no such estimate.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import logsumexp
 
+from bqvi.importance import resampled
 from bqvi.pareto import PARETO
+from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, PREDICTIONS, WEIGHTS
-from bqvi.variational_bmc.state import Row
+from bqvi.variational_bmc.state import (
+    Estimate,
+    Row,
+    State,
+    observation_noise,
+    prediction_error,
+    settled,
+    total_variation,
+    with_pending,
+)
+from bqvi.widened import WIDENING, widened
+from gp.linear_maps import symmetric_divergence
 
 _UNTESTED = "the log joint has not been evaluated at points that could refute the result"
 _REFUTED = "evaluations that tested the result have changed it"
 _DIFFERENT_MASS = "at draws of the posterior, the densities of surrogate and log joint differ"
 _UNEXPLORED = "the plausible box has not been explored for further modes: raise budget, or give a smaller box"
+
+
+def record(before: State, state: State, estimate: Estimate) -> Row:
+    """The record of a step.
+
+    Parameters
+    ----------
+    before : the state before the step. state : the state after it, with its evaluations. estimate : from
+        these.
+    """
+    found, volume = estimate.found, state.frame.log_volume
+    divergence, log_evidence = _divergence(before, state), found.log_evidence + volume
+    beyond = estimate.pool.possible_rise(found.log_evidence, estimate.surrogate.data.top)
+    sd = np.linalg.norm(
+        [
+            found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state))),
+            found.edge_sd,
+            beyond,
+            _unsettled(before, state, log_evidence, divergence),
+            found.monte_carlo_sd,
+        ]
+    )
+    variation, compared = total_variation(state)
+    if observation_noise(state, estimate) > 0.0:
+        variation *= 0.0  # noisy values do not show it; NaN, where the test has not been made, remains
+    return Row(
+        n_evaluations=len(state),
+        seconds=state.seconds,
+        elbo=found.elbo + volume,
+        elbo_sd=float(sd),
+        log_evidence=log_evidence,
+        log_evidence_sd=float(np.hypot(sd, state.exploration.unseen)),
+        effective_share=found.effective_sample_size / len(found.u),
+        pareto_k=found.pareto_k,
+        n_components=estimate.q.count,
+        divergence=divergence,
+        prediction_error=prediction_error(state),
+        divergence_floor=0.5 * (before.floor + state.floor),
+        explored=state.exploration.complete,
+        unseen=state.exploration.unseen,
+        total_variation=variation,
+        compared=compared,
+        tested=state.tested if compared else 0,
+        beyond=beyond,
+    )
+
+
+def _unsettled(before: State, state: State, log_evidence: float, divergence: float) -> float:
+    """The possible error, nats, of an estimate while the posterior has not been found.
+
+    Its square is the sum of those of the rise of the highest value and, if the posterior has changed, of the
+    change of the log evidence. The first record has a constant for the change: no prediction was tested.
+    """
+    rise = 0.0 if settled(before) else _rise(before, state)
+    if not before.rows:
+        return math.hypot(rise, PREDICTIONS.first_error)
+    changed = abs(log_evidence - before.rows[-1].log_evidence) if divergence >= PREDICTIONS.unsettled else 0.0
+    return math.hypot(rise, changed)
+
+
+def _rise(before: State, state: State) -> float:
+    """The nats by which the highest value may rise, by its rise over the latest half of the evaluations.
+
+    It may rise as much again, or as the geometric series that begins with the quarter before, which has no
+    end where that rise was less; rises by D / 2 are those among draws of a known posterior. After the first
+    design, it is the excess of the highest value over the median.
+    """
+    if not before.rows and not state.given:
+        return float(state.usable.values.max() - np.median(state.usable.values))
+    # values below a cliff may have been the highest
+    best = np.maximum.accumulate(state.evaluations.values[~state.evaluations.failed])
+    earlier, latest = np.diff(best[[(len(best) - 1) // 4, (len(best) - 1) // 2, -1]])
+    if latest <= max(0.5 * earlier, 0.5 * state.evaluations.points.shape[1]):
+        return float(latest)
+    return float(latest**2 / (earlier - latest)) if latest < earlier else np.inf
+
+
+def _divergence(before: State, state: State) -> float:
+    if before.mean is None or before.covariance is None or state.mean is None or state.covariance is None:
+        return float("inf")
+    return symmetric_divergence(before.mean, before.covariance, state.mean, state.covariance)
 
 
 @dataclass(frozen=True)
@@ -143,3 +258,49 @@ def verifies(rows: tuple[Row, ...], tolerance: float) -> bool:
         if now:
             due = CONVERGENCE.again * row.n_evaluations
     return first < len(rows) and now
+
+
+def is_due(state: State) -> bool:
+    """Whether a claim is tested now: none was before, or evaluations have grown enough since then."""
+    made = np.flatnonzero(~np.isnan(state.predicted[:, 2]))
+    waiting = not np.isnan(state.pending_predicted[:, 2]).all()
+    return not waiting and (not len(made) or len(state) >= CONVERGENCE.again * (made[-1] + 1))
+
+
+def with_points(state: State, estimate: Estimate, seed: int) -> State:
+    """The state with the points of a test of its last record pending."""
+    found, frame = estimate.found, state.frame
+    index, log_weights = _drawn(state, estimate, seed)
+    beyond = widened(frame.out(found.u), found.weights, state.coordinates, seed)
+    u = np.concatenate([found.u[index], frame.into(beyond)])
+    mean, variance = estimate.surrogate.moments(u)
+    weightless = np.full(len(beyond), -np.inf)
+    predicted = np.stack(
+        [
+            mean - frame.log_stretch(u),
+            variance + observation_noise(state, estimate),
+            np.concatenate([log_weights, weightless]),
+        ],
+        axis=1,
+    )
+    asked = with_pending(state, frame.out(u), predicted)
+    return replace(asked, compared=len(u), tested=state.rows[-1].n_evaluations if state.rows else 0)
+
+
+def _drawn(state: State, estimate: Estimate, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows (m,) of draws that are compared, and the logarithms (m,) of their weights."""
+    found, frame = estimate.found, state.frame
+    modes = Modes.of(estimate.surrogate, estimate.q, frame, found.log_evidence + frame.log_volume)
+    nearest = modes.squares(frame.out(found.u)).argmin(1)
+    log_density = found.log_weights + found.log_proposal
+    tempered = WIDENING.temper * log_density - found.log_proposal
+    each = COMPARISON.draws if len(modes) == 1 else COMPARISON.draws_each
+    rows, logs = [], []
+    for r in np.unique(nearest):
+        inside = nearest == r
+        share = np.where(inside, np.exp(tempered - tempered[inside].max()), 0.0)
+        chosen = np.unique(resampled(share, each, seed))
+        weights = (1.0 - WIDENING.temper) * log_density[chosen]
+        rows.append(chosen)
+        logs.append(weights - logsumexp(weights) + logsumexp(found.log_weights[inside]))
+    return np.concatenate(rows), np.concatenate(logs)

@@ -2,6 +2,16 @@
 
 It starts from the state before the last record, so that the result does not depend on how often it is asked
 for, and its record takes the place of the last one. The state of the run is not changed.
+
+Of thousands of evaluations that the user gave some hundreds are used (:mod:`bqvi.calls.given`). At some of
+the others, none far below the highest, with values f_i and predictions N(m_i, v_i) of the surrogate,
+
+    z_i = (f_i - m_i) / sqrt(v_i + s_i^2),
+
+are standard normal if the surrogate is calibrated, with s_i the sd of a value's noise. They contradict it
+where the mean of (f_i - m_i)^2 / (v_i + s_i^2 + t^2) reaches the limit for the predictions of a run's own
+evaluations before convergence (:mod:`stopping`). Residuals below t, the tolerance of the log evidence, change
+it by less.
 """
 
 from __future__ import annotations
@@ -17,19 +27,47 @@ from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Trace
 from bqvi.variational_bmc.diagnostics import about_width, advice, contradicted
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.held_out import CONTRADICTED, HeldOut, predicted
 from bqvi.variational_bmc.result import VBMCResult
+from bqvi.variational_bmc.scaling import UserUnits
 from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, WEIGHTS
 from bqvi.variational_bmc.state import Estimate, State
-from bqvi.variational_bmc.steps import record
-from bqvi.variational_bmc.stopping import judge
+from bqvi.variational_bmc.stopping import judge, record
 from bqvi.variational_bmc.undeclared_noise import differing, understated
-from bqvi.variational_bmc.user_units import UserUnits
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.measures import GaussianMixture
 
 if TYPE_CHECKING:
     from bqvi.variational_bmc.vbmc_run import VBMCRun
+
+
+from bqvi.calls.coordinates import Coordinates
+from bqvi.variational_bmc.result import HeldOut
+
+CONTRADICTED = (
+    "They contradict the surrogate. Look whether they are of the same log joint; if so, raise the budget."
+)
+"""The warning on residuals that contradict the surrogate."""
+
+
+def predicted(state: State, estimate: Estimate, frame: Frame, coordinates: Coordinates) -> HeldOut | None:
+    """The predictions of the surrogate, in its frame, at the held-out evaluations; None if there are none.
+
+    Parameters
+    ----------
+    state : has the held-out evaluations. estimate : has the surrogate. frame : the frame of the surrogate.
+    coordinates : from these points are mapped to the user's parameters.
+    """
+    made = state.held_out
+    if made is None:
+        return None
+    u = frame.into(made.points)
+    mean, variance = estimate.surrogate.moments(u)
+    variance = variance + estimate.surrogate.fitted_noise
+    if made.noise_variance is not None:
+        variance = variance + made.noise_variance
+    residuals = made.values - (mean - frame.log_stretch_at(made.points))
+    return HeldOut(coordinates.to_user(made.points), residuals, np.sqrt(variance))
+
 
 _UNUSED = (
     "The cheap model was not used: its posterior is far wider than the plausible box, as that of an improper "

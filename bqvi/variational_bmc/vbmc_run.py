@@ -1,4 +1,15 @@
-"""VBMC as a run: evaluate, fit, choose the next points, until convergence or the end of the budget."""
+"""VBMC as a run: evaluate, fit, choose the next points, until convergence or the end of the budget.
+
+    pending points --evaluate--> values --learn--> surrogate, q --> record --> exploration, or next points
+
+`learn` is a function of the evaluations and of the state before. With asynchronous workers other points are
+being evaluated between evaluations (`VBMCRun.with_more`). A fit is then due once as many values as a batch
+are new, or none is pending. The surrogate's variances are conditioned on pending points (Ginsbourger et al.
+2010: by a rank-one update for each), and its mean is not, as their values are unknown. The first design is
+continued until half of it has values. Exploration proposes its points in the same way, and is repeated from
+the known values each time values return, as a climb is; without workers it evaluates them itself. A run is
+determined by the seed and by the order in which values return between proposals.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +18,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.calls import Budget, Caller, Coordinates, Evaluations, Ledger
-from bqvi.calls.climb import Evaluating
+from bqvi.calls import AsksError, Budget, Caller, Coordinates, Evaluations, Ledger, require_good
+from bqvi.calls.climb import Asking, Evaluating
 from bqvi.calls.gradient_check import require_consistent
+from bqvi.calls.table import rows_of
 from bqvi.posterior import of_model
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
 from bqvi.unseen import HIDDEN
-from bqvi.variational_bmc import refutation
-from bqvi.variational_bmc.advance import advanced
-from bqvi.variational_bmc.climbing import next_step
 from bqvi.variational_bmc.clock import Clock
 from bqvi.variational_bmc.exploration import Explored, explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.modes import Modes
+from bqvi.variational_bmc.next_points import batch_size, design, next_step, with_next
 from bqvi.variational_bmc.result import VBMCResult
-from bqvi.variational_bmc.scaling import Scaling
+from bqvi.variational_bmc.scaling import Scaling, UserUnits
 from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION, NOISE, SCALINGS
 from bqvi.variational_bmc.state import (
     CheapModel,
@@ -34,17 +44,12 @@ from bqvi.variational_bmc.state import (
     Settings,
     State,
     evaluated,
-)
-from bqvi.variational_bmc.steps import (
-    batch_size,
-    design,
     observation_noise,
-    record,
+    with_pending,
 )
-from bqvi.variational_bmc.stopping import judge, needs_test, verifies
+from bqvi.variational_bmc.stopping import is_due, judge, needs_test, record, verifies, with_points
 from bqvi.variational_bmc.thorough import thorough
 from bqvi.variational_bmc.undeclared_noise import again, differing, repeated
-from bqvi.variational_bmc.user_units import UserUnits
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.user_warnings import warn_user_of_each
 
@@ -116,8 +121,139 @@ class VBMCRun:
         reached = self._evaluated(state)
         if self.budget_of(reached).left:
             explores = len(reached) > len(state) or state.fits_at > 0
-            reached = advanced(self, reached, None, explores)
+            reached = self.with_more(reached, None, explores)
         return replace(reached, seconds=self.clock.ends())
+
+    def _evaluated(self, state: State) -> State:
+        """The state with its pending points evaluated, within the budget; with the climb at the beginning."""
+        reached, budget = state, self.budget_of(state)
+        if len(state.pending) and budget.left:
+            made = self.call(state.pending, budget, bool(state.evaluations.failed.all()))
+            reached = evaluated(state, made)
+        while not state.rows and budget.left and not self.clock.over:
+            point = next_step(reached.evaluations)
+            if point is None:
+                break
+            reached = evaluated(reached, self.call(point[None], budget))
+        return reached
+
+    def with_more(self, state: State, count: int | None, explores: bool = True) -> State:
+        """The ``state`` after a fit, if one is due, with further pending points.
+
+        There are up to ``count`` of these, or a batch where it is None, as all pending points have been
+        evaluated then. There are none where the run has ended or exploration has evaluated points.
+        ``explores`` is False in the step after an exploration, so that it is followed by points of the
+        acquisition.
+        """
+        if not self.clock.runs:
+            self.clock.starts(state.seconds)
+        if count is not None and self._in_design(state):
+            reached = self._designed(state, count)
+        else:
+            new = len(state) - (state.rows[-1].n_evaluations if state.rows else 0)
+            fits = (
+                not state.rows
+                or new >= batch_size(state, self.settings)
+                or (new > 0 and not len(state.pending))
+            )
+            reached = self._learned(state, count is None, explores) if fits else state
+            left = 1 if count is None else count - (len(reached.pending) - len(state.pending))
+            ready = count is not None or reached.recorded
+            if left > 0 and ready and self.finished(reached) is None:
+                reached = self._chosen(reached, None if count is None else left)
+        return replace(reached, seconds=self.clock.spent)
+
+    def _in_design(self, state: State) -> bool:
+        """Whether too few points have values for a surrogate, while others are being evaluated or can be."""
+        if state.rows:
+            return False
+        design = len(self.first.pending) + len(self.first.evaluations)
+        good = int((~state.evaluations.failed).sum())
+        if 0 < good < 2 and len(state) >= design:
+            return self.budget_of(state).room(1) > 0
+        least = min(design, max(self.target.dimension + 3, design // 2))
+        return good < least and len(state) < design
+
+    def _designed(self, state: State, count: int) -> State:
+        """The state with points of the climb to the mode, if there are gradients, and of the first design."""
+        begun = len(state) + len(state.pending)
+        climb = self._climbing(state)
+        more = design(self.target.dimension, begun + count, self.seed)[begun : begun + count - len(climb)]
+        return with_pending(state, np.concatenate([climb, more]))
+
+    def _climbing(self, state: State) -> np.ndarray:
+        """The next point of the climb to the mode, (1, D), or none, (0, D)."""
+        none = np.zeros((0, self.target.dimension))
+        if not len(state):
+            return none
+        point = next_step(state.evaluations)
+        return none if point is None else _not_pending(state, point[None])
+
+    def _learned(self, state: State, calls: bool, explores: bool) -> State:
+        """The state with a record of its values, and the points of an exploration; or with their values.
+
+        Where exploration evaluates its points itself (``calls``), the record is made from these too, in the
+        next step or, if the budget cuts it short, in this one; a run that goes on repeats it from the fit
+        before it.
+        """
+        begun = state.begun
+        require_good(begun.evaluations, 2, self.target.function.range.title)
+        fitted, estimate = self.learn(begun)
+        row = record(begun, fitted, estimate)
+        most = self.explores(begun, row, estimate) if explores else 0
+        reached = replace(fitted, rows=(*begun.rows, row), before=begun.known, fits_at=0)
+        if most:
+            source = _Exploring(self, state, len(begun)) if calls else Asking(state.evaluations.censored)
+            try:
+                found = self.explored(source, fitted, estimate, most)
+                row = record(begun, replace(fitted, exploration=found), estimate)
+                reached = replace(reached, exploration=found, rows=(*begun.rows, row))
+            except AsksError as asks:
+                room = self.budget_of(state).room(len(state.pending) + len(asks.points)) - len(state.pending)
+                reached = with_pending(reached, _not_pending(state, asks.points)[: max(room, 0)])
+            if isinstance(source, _Exploring) and len(source.reached) > len(begun):
+                further = replace(source.reached, exploration=found, fits_at=0)
+                if not source.cut:
+                    return further
+                return replace(self._learned(further, calls, False), fits_at=len(begun))
+        reached, estimate = self.with_scales(begun, reached, estimate)
+        self.learned = (reached.rows, estimate)
+        return reached
+
+    def _chosen(self, state: State, count: int | None) -> State:
+        """The state with points chosen by the acquisition, given the points that are being evaluated."""
+        reached = state
+        if count is not None:
+            reached = with_pending(state, self._climbing(state)[:count])
+            count -= len(reached.pending) - len(state.pending)
+            if count <= 0:
+                return reached
+        learned, estimate = self._last_estimate(state)
+        test = _not_pending(reached, self.test_of_noise(reached, estimate))
+        reached = with_pending(reached, test)
+        tested = self.tested(reached, estimate)
+        if tested is not None:
+            return tested
+        each, alone = batch_size(reached, self.settings), count is None
+        count = each if count is None else count - len(test)
+        if count <= 0:
+            return reached
+        begun = len(reached) + len(reached.pending)
+        seed = self.seed_at(state, *(() if alone else (begun,)))
+        waiting = np.concatenate([reached.evaluations.points[learned:], reached.pending])
+        leading = -begun % each < count
+        return with_next(reached, estimate, count, seed, self.settings.variational, waiting, leading)
+
+    def _last_estimate(self, state: State) -> tuple[int, Estimate]:
+        """The number of values of the last fit and its estimate, computed again where it is not kept."""
+        n = state.rows[-1].n_evaluations
+        if self.learned is None or self.learned[0] is not state.rows:
+            then = replace(state, evaluations=state.evaluations[:n], predicted=state.predicted[:n])
+            before = then.before_last_record()
+            reached, estimate = self.learn(before)
+            reached = replace(reached, rows=(*before.rows, record(before, reached, estimate)))
+            self.learned = (state.rows, self.with_scales(before, reached, estimate)[1])
+        return n, self.learned[1]
 
     def learn(self, state: State, final: bool = False) -> tuple[State, Estimate]:
         """The inference of a step, with a fitted noise where two values at nearly the same point differ."""
@@ -136,7 +272,7 @@ class VBMCRun:
         """The point (1, D) whose value shows whether values are exact, once it is due; or none, (0, D)."""
         earlier = state.rows[-2].n_evaluations if len(state.rows) > 1 else 0
         late = earlier < NOISE.at * self.limits.budget <= len(state)
-        due = late or (refutation.is_due(state) and needs_test(state.rows, self.tolerance))
+        due = late or (is_due(state) and needs_test(state.rows, self.tolerance))
         return again(state.evaluations.censored, estimate.surrogate) if due else state.pending[:0]
 
     def with_scales(self, before: State, reached: State, estimate: Estimate) -> tuple[State, Estimate]:
@@ -165,23 +301,6 @@ class VBMCRun:
         """The pending points (m, D)."""
         return state.pending
 
-    def with_more(self, state: State, count: int) -> State:
-        """The state with further points, given the pending ones; with no more once the run has finished."""
-        return advanced(self, state, count)
-
-    def _evaluated(self, state: State) -> State:
-        """The state with its pending points evaluated, within the budget; with the climb at the beginning."""
-        reached, budget = state, self.budget_of(state)
-        if len(state.pending) and budget.left:
-            made = self.call(state.pending, budget, bool(state.evaluations.failed.all()))
-            reached = evaluated(state, made)
-        while not state.rows and budget.left and not self.clock.over:
-            point = next_step(reached.evaluations)
-            if point is None:
-                break
-            reached = evaluated(reached, self.call(point[None], budget))
-        return reached
-
     def call(self, points: np.ndarray, budget: Budget, first: bool = False) -> Evaluations:
         """The evaluations at points (m, D) within the budget; ``first`` is True if none is finite so far."""
         with self.clock.calls(budget.room(len(points))):
@@ -205,9 +324,9 @@ class VBMCRun:
 
     def tested(self, state: State, estimate: Estimate) -> State | None:
         """The state with the points of a test of its claim pending; None where none is due or affordable."""
-        if not (refutation.is_due(state) and needs_test(state.rows, self.tolerance)):
+        if not (is_due(state) and needs_test(state.rows, self.tolerance)):
             return None
-        asked = refutation.with_points(state, estimate, self.seed_at(state))
+        asked = with_points(state, estimate, self.seed_at(state))
         count = len(asked.pending)
         return asked if self.budget_of(state).room(count) == count else None
 
@@ -281,6 +400,39 @@ class VBMCRun:
             row = state.rows[-1]
             message = f"ELBO {row.elbo:.2f}, log evidence {row.log_evidence:.2f} +- {row.log_evidence_sd:.2g}"
         return RunStatus(state.n_evaluations, self.limits.budget, "evaluations", message)
+
+
+def _not_pending(state: State, points: np.ndarray) -> np.ndarray:
+    """The points among (m, D) that are not pending."""
+    return points[rows_of(state.pending, points) < 0]
+
+
+class _Exploring:
+    """A run of VBMC as a source of evaluations for exploration (`bqvi.calls.climb.Evaluating`).
+
+    An exploration that was cut short is made again from its beginning: its evaluations are shown in the order
+    in which they are asked for, and are not made again.
+    """
+
+    def __init__(self, run: VBMCRun, reached: State, shown: int) -> None:
+        self._run, self.reached, self._shown = run, reached, shown
+        self.cut = False
+        """Whether the budget allowed a part of the points only."""
+
+    @property
+    def made(self) -> Evaluations:
+        return self.reached.evaluations[np.arange(self._shown)].censored
+
+    def evaluate(self, points: np.ndarray) -> bool:
+        needed = points[len(self.reached) - self._shown :]
+        if len(needed):
+            budget = self._run.budget_of(self.reached)
+            room = 0 if self._run.clock.over else budget.room(len(needed))
+            if room:
+                self.reached = evaluated(self.reached, self._run.call(needed[:room], budget))
+            self.cut = room < len(needed)
+        self._shown = min(self._shown + len(points), len(self.reached))
+        return not self.cut
 
 
 def _surprising(state: State, estimate: Estimate, modes: Modes) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from doors import CASES, Calls
 import bqvi
 from bqvi.models import LogJoint
 from bqvi.runs import Steps
-from bqvi.variational_bmc.steps import with_pending
+from bqvi.variational_bmc.state import with_pending
 from experiments.problems.simulated_workers import SimulatedWorkers
 from gp.measures import Gaussian
 

@@ -8,7 +8,7 @@ import scipy.optimize
 
 import bqvi
 from bqvi.calls import Evaluations
-from bqvi.variational_bmc.climbing import next_step
+from bqvi.variational_bmc.next_points import next_step
 from experiments.problems.hard_posteriors import gaussian
 
 PRECISION = np.array([[3.0, 1.0], [1.0, 0.7]])

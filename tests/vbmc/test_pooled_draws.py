@@ -7,9 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bqvi.variational_bmc.added_components import extended
 from bqvi.variational_bmc.correction import ANYWHERE, correct, moments_of
-from bqvi.variational_bmc.pooled_draws import pool_of
+from bqvi.variational_bmc.pooled_draws import extended, pool_of
 from bqvi.variational_bmc.settings import POOLED
 from bqvi.variational_bmc.variational import DiagonalMixture
 

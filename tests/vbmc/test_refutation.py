@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 import bqvi
 from bqvi.calls import Evaluations
-from bqvi.variational_bmc import refutation
+from bqvi.variational_bmc import stopping
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE
 from bqvi.variational_bmc.state import begun, evaluated, total_variation
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -30,7 +30,7 @@ def evaluations(points):
 
 def after_test(length, draws, monkeypatch):
     """The state after a test of a surrogate whose ridge has another length; its ln Z is 0, too."""
-    monkeypatch.setattr(refutation, "COMPARISON", replace(COMPARISON, draws=draws))
+    monkeypatch.setattr(stopping, "COMPARISON", replace(COMPARISON, draws=draws))
     state = begun(np.zeros((0, 2)), Evaluations.none(2))  # the unit of its frame is 1/2
     rng = np.random.default_rng(0)
     x = np.empty((40_000, 2))
@@ -47,7 +47,7 @@ def after_test(length, draws, monkeypatch):
         mean=lambda u: np.zeros(len(u)), fitted_noise=0.0,
         moments=lambda u: (ridge(0.5 * u, length), np.ones(len(u))),
     )  # fmt: skip
-    asked = refutation.with_points(state, SimpleNamespace(found=found, q=q, surrogate=surrogate), 0)
+    asked = stopping.with_points(state, SimpleNamespace(found=found, q=q, surrogate=surrogate), 0)
     return asked, evaluated(asked, evaluations(asked.pending))
 
 
@@ -61,14 +61,14 @@ def test_share_of_the_mass_is_that_of_the_densities(length, monkeypatch):
 
 def test_no_share_before_all_points_have_values(monkeypatch):
     asked, state = after_test(0.6, 5, monkeypatch)
-    assert refutation.is_due(begun(np.zeros((0, 2)), Evaluations.none(2)))
-    assert not refutation.is_due(asked)  # points are pending
+    assert stopping.is_due(begun(np.zeros((0, 2)), Evaluations.none(2)))
+    assert not stopping.is_due(asked)  # points are pending
     share, count = total_variation(evaluated(asked, evaluations(asked.pending[:-1])))
     assert np.isnan(share)
     assert count == 0
     assert total_variation(state)[1] == 5
-    assert not refutation.is_due(state)
-    assert refutation.is_due(evaluated(state, evaluations(np.ones((2, 2)))))  # a tenth more
+    assert not stopping.is_due(state)
+    assert stopping.is_due(evaluated(state, evaluations(np.ones((2, 2)))))  # a tenth more
 
 
 def test_at_failed_draws_the_log_joint_has_no_mass(monkeypatch):

@@ -10,11 +10,17 @@ import bqvi
 from bqvi.calls import Evaluations
 from bqvi.importance import resampled
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.frame_selection import next_frame, selected
-from bqvi.variational_bmc.rescaling import _after, _evidence, _most_likely, _with_map
+from bqvi.variational_bmc.frame_selection import (
+    _after,
+    _evidence,
+    _most_likely,
+    _with_map,
+    next_frame,
+    selected,
+)
+from bqvi.variational_bmc.next_points import design
 from bqvi.variational_bmc.scaling import Scaling, led_by, unlike
 from bqvi.variational_bmc.state import InferenceStep, Settings, begun
-from bqvi.variational_bmc.steps import design
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems import hard_posteriors
 from experiments.problems.known_posteriors import gskl

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bqvi.pareto import PARETO
-from bqvi.variational_bmc import steps
+from bqvi.variational_bmc import stopping
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, WEIGHTS
 from bqvi.variational_bmc.state import Row
 from bqvi.variational_bmc.stopping import judge, needs_test, verifies
@@ -192,7 +192,7 @@ def test_the_highest_value_may_rise_as_a_geometric_series_does(ratio):
 
     def rise(values):
         made = SimpleNamespace(values=values, failed=values < -1e4, points=np.zeros((len(values), 2)))
-        return steps._rise(SimpleNamespace(rows=[None]), SimpleNamespace(evaluations=made, given=False))
+        return stopping._rise(SimpleNamespace(rows=[None]), SimpleNamespace(evaluations=made, given=False))
 
     values = -800.0 * np.repeat([1.0, ratio, ratio**2], [11, 10, 20])
     values[[3, 15, 30]] = -900.0

@@ -15,8 +15,8 @@ from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.frame_selection import _shaped as shaped
 from bqvi.variational_bmc.modes import Modes
+from bqvi.variational_bmc.scaling import UserUnits
 from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
-from bqvi.variational_bmc.user_units import UserUnits
 from bqvi.variational_bmc.variational import DiagonalMixture
 
 BOX = make_coordinates([-3.0, 0.0, 2.0], [9.0, np.inf, 3.0], [-1.0, 1.0, 2.2], [5.0, 4.0, 2.5])

@@ -12,13 +12,13 @@ from bqvi.variational_bmc.correction import (
     correct,
     polished,
     resampled,
+    spread,
     variance_penalised,
     weighed,
 )
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, alternative, axes, elite, fitting, turned
 from bqvi.variational_bmc.frame_selection import evaluated_box
-from bqvi.variational_bmc.hyperuncertainty import spread
 from bqvi.variational_bmc.modes import pooled_within
 from bqvi.variational_bmc.new_starts import annealed
 from bqvi.variational_bmc.next_points import NodeCriterion, _tempers, next_points
