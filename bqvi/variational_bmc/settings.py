@@ -200,7 +200,7 @@ class PooledSettings:
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """The choice of the next points (`next_points`, `steps`)."""
+    """The choice of the next points (`next_points`)."""
 
     targets: int = 160
     """The number of draws by which the criterion is integrated."""
