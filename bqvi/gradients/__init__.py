@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
     from bqvi.gradients.conjugate import Conjugate, RefinedConjugate
     from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
-    from bqvi.gradients.importance_quadrature import ImportanceQuadrature
     from bqvi.gradients.importance_weighted import IWAE, DReG
     from bqvi.gradients.memoised import Memoised
     from bqvi.gradients.pathwise import Pathwise
@@ -18,6 +17,5 @@ else:
 
 __all__ = [
     "IWAE", "Batch", "BayesianQuadrature", "Conjugate", "DReG", "Estimator", "Gradient",
-    "ImportanceQuadrature", "Memoised", "Pathwise", "RefinedConjugate", "RememberingEstimator",
-    "Score",
+    "Memoised", "Pathwise", "RefinedConjugate", "RememberingEstimator", "Score",
 ]  # fmt: skip

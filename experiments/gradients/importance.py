@@ -1,7 +1,7 @@
 """Importance-weighted bounds: their gradient by Bayesian quadrature as a plug-in.
 
 The bound of L draws is not linear in the log joint, so a process can only be plugged in
-(`bqvi.gradients.importance_quadrature`). At q of the start and midway, with n evaluations: the mean of n / L
+(`importance_quadrature`). At q of the start and midway, with n evaluations: the mean of n / L
 doubly reparameterised estimates (DReG), against a process given the same number of gradients, or of values.
 The reference is DReG itself on `_GROUPS` groups of L draws.
 """
@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from bqvi.gradients import BayesianQuadrature, DReG, ImportanceQuadrature
+from bqvi.gradients import BayesianQuadrature, DReG
 from bqvi.gradients.designs import Independent
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
+from experiments.gradients.importance_quadrature import ImportanceQuadrature
 from experiments.gradients.references import (
     flat,
     place,

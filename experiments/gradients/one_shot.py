@@ -47,7 +47,6 @@ from bqvi.gradients.designs import (
     Independent,
     MomentVarianceReduction,
     NodeRule,
-    Optimised,
     Sobol,
 )
 from bqvi.gradients.gradient import Batch, Gradient
@@ -55,6 +54,7 @@ from bqvi.gradients.memory import Memory
 from bqvi.gradients.surrogates import Observed, OnGradients
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint
+from experiments.gradients.optimised_nodes import Optimised
 from experiments.gradients.references import (
     MANY,
     PLACES,

@@ -6,10 +6,11 @@ import torch
 from numpy.testing import assert_allclose
 
 from bqvi.families import Gaussian
-from bqvi.gradients import BayesianQuadrature, DReG, ImportanceQuadrature
+from bqvi.gradients import BayesianQuadrature, DReG
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.models import LogJoint
+from experiments.gradients.importance_quadrature import ImportanceQuadrature
 
 D = 2
 PRECISION = np.array([[1.5, 0.4], [0.4, 0.9]])

@@ -13,10 +13,11 @@ from oracles import bonferroni_t, z_scores
 
 import bqvi
 from bqvi.families import GaussianMixture
-from bqvi.gradients import IWAE, Batch, BayesianQuadrature, DReG, ImportanceQuadrature, Pathwise, Score
+from bqvi.gradients import IWAE, Batch, BayesianQuadrature, DReG, Pathwise, Score
 from bqvi.gradients.designs import AntitheticOrthogonal, Sobol
 from bqvi.inference import Euclidean, Natural, Riemannian, TrustRegion
 from bqvi.models import LogJoint
+from experiments.gradients.importance_quadrature import ImportanceQuadrature
 from experiments.thesis.softmax_mixture import SoftmaxMixture
 
 FULL = Batch(None, 0)

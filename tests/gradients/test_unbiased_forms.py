@@ -15,7 +15,6 @@ from bqvi.gradients.designs import (
     Independent,
     Informed,
     MomentVarianceReduction,
-    Optimised,
     Sobol,
 )
 from bqvi.gradients.gradient import Batch
@@ -23,6 +22,7 @@ from bqvi.gradients.gradient_kernel import SeparableKernel
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.surrogates import Observed, OnFunction, OnGradients
 from bqvi.models import LogJoint
+from experiments.gradients.optimised_nodes import Optimised
 from experiments.gradients.uncertain_nodes import GradientUncertainty
 
 Q = Gaussian(np.array([0.3, -0.4]), np.array([[0.6, 0.2], [0.2, 0.5]]))

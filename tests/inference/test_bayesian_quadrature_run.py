@@ -11,13 +11,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 import bqvi
 from bqvi.calls import EvaluationError
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients import BayesianQuadrature, ImportanceQuadrature, surrogates
+from bqvi.gradients import BayesianQuadrature, surrogates
 from bqvi.gradients.designs import AntitheticOrthogonal, Independent, Sobol
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
 from bqvi.inference import fit_run
 from bqvi.inference.surrogate_ascent import ascend
 from bqvi.models import LogJoint
+from experiments.gradients.importance_quadrature import ImportanceQuadrature
 from gp.conditioning import Shown
 
 D = 4

@@ -12,12 +12,12 @@ from bqvi.gradients import (
     IWAE,
     BayesianQuadrature,
     DReG,
-    ImportanceQuadrature,
     Pathwise,
     Score,
 )
 from bqvi.models import GaussianMixture as Clusters
 from bqvi.models import LogJoint, Marginal
+from experiments.gradients.importance_quadrature import ImportanceQuadrature
 
 TWO = GaussianMixture(np.full(2, 0.5), np.array([[-1.0, 0.0], [1.0, 0.0]]), np.stack([np.eye(2)] * 2))
 METHODS = {

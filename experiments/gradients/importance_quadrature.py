@@ -1,5 +1,7 @@
 """The importance-weighted bound's gradient from a Gaussian process on the log joint, as a plug-in estimate.
 
+It is an estimator of `bqvi.fit` like any other (``method=ImportanceQuadrature()``).
+
 The bound L_L = E ln (1/L) sum_l w_l is not linear in f = ln p(X, theta), so its integral under a process on f
 has no closed form. The plug-in estimate replaces f by the posterior mean of a process given n evaluations,
 and draws from q without further evaluations. With phi(u) = ln w in units whitened by q, up to a constant that
