@@ -27,10 +27,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bqvi.arrays import Values, like
+from bqvi.arrays import Values
 from bqvi.calls.draws import called, require_finite_terms
 from bqvi.families import DiagonalGaussian, Product
-from bqvi.gradients.black_box import TorchPosterior, combined, cost, spending, torch_posterior
+from bqvi.gradients.black_box import by_strategy, cost, spending, torch_posterior
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.models.amortised import AmortisedModel
 from bqvi.models.data import Data
@@ -194,10 +194,10 @@ def local_gradient(
     rest = -model.global_kl(posterior.q)
     weights = None if batch.weights is None else rows.new_tensor(to_numpy(batch.weights))
     objective = _weighed(terms.objective, weights) + rest
-    if batch.combination is None:
-        values: Values = posterior.slopes(objective)
-    else:
-        values = _by_strategy(posterior, terms.objective, rest, batch)
+    rows_each = None if batch.combination is None else posterior.each(terms.objective)
+    values: Values = posterior.slopes(objective)
+    if rows_each is not None:
+        values = by_strategy(values, rows_each, batch)
     if terms.bound is terms.objective:
         value = float(objective.detach())
     else:
@@ -252,12 +252,3 @@ def elbo_draws(model: AmortisedModel, q: Product, data: Data, samples: int, seed
 
 def _weighed(terms: Tensor, weights: Tensor | None) -> Tensor:
     return terms.sum() if weights is None else terms @ weights
-
-
-def _by_strategy(posterior: TorchPosterior, terms: Tensor, rest: Tensor, batch: Batch) -> Values:
-    """Per-datum gradients of terms (S,), which the strategy sums, and that of the rest."""
-    summed = combined(posterior, terms, batch)
-    if rest.requires_grad:
-        own = posterior.slopes(rest)
-        return tuple(like(g, leaf) + r for g, leaf, r in zip(summed, posterior.leaves, own, strict=True))
-    return tuple(like(g, leaf.detach()) for g, leaf in zip(summed, posterior.leaves, strict=True))

@@ -23,7 +23,7 @@ from typing import Annotated, cast
 import numpy as np
 
 from bqvi.arguments import AtLeast, Checked, Such
-from bqvi.arrays import Values, add, unflat
+from bqvi.arrays import Values
 from bqvi.calls import Account, EvaluationError, Evaluations
 from bqvi.families.family import Distribution
 from bqvi.gradients.designs import Informed, MomentVarianceReduction, NodeRule
@@ -142,7 +142,7 @@ class BayesianQuadrature(Checked):
 
         The rule is linear in the evaluations. Those of the rows one by one count as evaluations again.
         """
-        from bqvi.gradients.black_box import TorchPosterior, cost, reference_tensor, spending
+        from bqvi.gradients.black_box import TorchPosterior, by_strategy, cost, reference_tensor, spending
 
         nodes = process.given.points
         theta = reference_tensor(model, batch.rows).new_tensor(frame.points(nodes)).requires_grad_()
@@ -157,9 +157,7 @@ class BayesianQuadrature(Checked):
         each = tuple(np.stack(part) for part in zip(*parts, strict=True))
         gradient = replace(gradient, n_evaluations=gradient.n_evaluations + cost(model, batch, len(nodes)))
         if batch.combination is not None:
-            flat = np.concatenate([part.reshape(len(part), -1) for part in each], 1)
-            change = batch.combination(flat) - to_numpy(batch.weights) @ flat
-            return replace(gradient, values=add(gradient.values, unflat(change, gradient.values)))
+            return replace(gradient, values=by_strategy(gradient.values, each, batch))
         errors = cast(Values, _with_errors(frame, process, gradient).standard_error)
         if batch.corrections is not None and batch.size > 1:
             errors = tuple(np.sqrt(_of_all(process, rows, batch)) * error for error in errors)

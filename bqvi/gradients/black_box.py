@@ -311,35 +311,21 @@ def values_and_slopes(
     return to_numpy(values.detach()).astype(float), to_numpy(slopes).astype(float)
 
 
-def per_datum_gradient(
-    posterior: TorchPosterior, model: Any, theta: Array, rest: torch.Tensor, batch: Batch
-) -> tuple[Values, float]:
-    """The gradient of ``rest`` + sum_n ln p(x_n | theta), summed by the batch's strategy, and its value.
+def by_strategy(values: Values, rows: Values, batch: Batch) -> Values:
+    """The gradient ``values`` of a mini-batch, its weighted sum over the data replaced by the strategy's.
 
     Parameters
     ----------
-    posterior : q with leaves u. model : a model with terms of single data.
-    theta : (L, ...) reparameterised draws
-    rest : the part of the objective that is not a sum over data
-    batch : a mini-batch with a combination
+    values : in which the data are summed with weights. rows : the gradients of the data, (S, ...) each.
+    batch : a mini-batch with a combination.
     """
-    if batch.combination is None:
-        raise ValueError("batch has no combination to sum per-datum gradients with")
-    calls = ModelCalls(type(model).__name__, theta)
-    with spending(model, batch, theta):
-        each = calls.terms(model.log_likelihood_terms, calls.watched(), batch.rows, batch.size)
-    calls.require_finite(each.sum(-1), each)
-    terms = differentiable(each).mean(0)
-    value = float(rest.detach()) + float(to_numpy(batch.weights) @ to_numpy(terms))
-    summed = combined(posterior, terms, batch)  # before the gradient of the sum, as both use the same graph
-    return add(posterior.gradient(rest), summed), value
-
-
-def combined(posterior: TorchPosterior, terms: torch.Tensor, batch: Batch) -> Values:
-    """The gradients in u of terms (S,), one for each datum, summed by the batch's strategy."""
     assert batch.combination is not None
-    rows = [part.reshape(len(terms), -1) for part in posterior.each(terms)]
-    return unflat(batch.combination(np.concatenate(rows, axis=1)), posterior.leaves)
+    flat = np.concatenate([part.reshape(len(part), -1) for part in rows], axis=1)
+    change = batch.combination(flat) - to_numpy(batch.weights) @ flat
+    return add(
+        values,
+        tuple(to_torch(part, value) for part, value in zip(unflat(change, values), values, strict=True)),
+    )
 
 
 def _expected_log_joint(model: ConjugateModel, q: Any, batch: Batch, like: torch.Tensor) -> LogJointFunction:

@@ -25,16 +25,14 @@ import numpy as np
 
 from bqvi.arguments import AtLeast, Checked, Such, one_of
 from bqvi.arrays import add
-from bqvi.calls.draws import ModelCalls
 from bqvi.families import DiagonalGaussian, Gaussian, GaussianMixture
 from bqvi.families.family import Distribution
 from bqvi.gradients.amortised import LocalBound, local_gradient, pathwise_terms, require_plain
 from bqvi.gradients.black_box import (
-    TorchPosterior,
+    by_strategy,
     cost,
     differentiable,
     log_joint_with_terms,
-    per_datum_gradient,
     reference_tensor,
     torch_posterior,
 )
@@ -44,9 +42,7 @@ from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.standard_errors import of_mean, with_sampling
 from bqvi.gradients.stratified import stratified_gradient
 from bqvi.models.amortised import AmortisedModel, is_amortised
-from bqvi.models.conjugate import is_conjugate
 from bqvi.models.log_joint import LogJoint
-from gp.arrays import Array
 from gp.checks import require_integer
 
 _ENTROPIES = ("sampled", "analytic", "sticking-the-landing")
@@ -112,15 +108,13 @@ class Pathwise(Checked):
         if isinstance(q, GaussianMixture):
             return stratified_gradient(self, model, posterior, batch, rng)
         theta = self._draw(posterior.q, rng)
-        if batch.combination is not None and not is_conjugate(model):
-            return self._per_datum(posterior, model, theta, batch)
         terms, of_data = log_joint_with_terms(model, q, batch)(theta)
         terms = differentiable(terms)
         if self.entropy != "analytic":
             measured = posterior.q if self.entropy == "sampled" else posterior.stopped
             terms = terms - measured.log_prob(theta)
-        errors = None
-        if self.errors:
+        errors, of_rows = None, None if batch.combination is None else of_data
+        if self.errors and of_rows is None:
             drawn = posterior.each(self.independent(terms))
             rows = None if of_data is None else self.independent(of_data)
             each = None if rows is None else lambda some: posterior.each(rows[some].mean(0))
@@ -128,9 +122,10 @@ class Pathwise(Checked):
         objective = terms.mean()
         if self.entropy == "analytic":
             objective = objective + posterior.q.entropy
+        data = None if of_rows is None else posterior.each(of_rows.mean(0))
         values = posterior.gradient(objective)
         return Gradient(
-            values,
+            values if data is None else by_strategy(values, data, batch),
             natural=False,
             n_evaluations=cost(model, batch, self.samples),
             samples=self.samples,
@@ -166,20 +161,6 @@ class Pathwise(Checked):
         """The terms of a datum, where an encoder of ``model`` gives q(z | x)."""
         require_plain(self, noise=self.noise, errors=self.errors)
         return partial(pathwise_terms, entropy=self.entropy)
-
-    def _per_datum(self, posterior: TorchPosterior, model: Any, theta: Array, batch: Batch) -> Gradient:
-        """The gradient, with the sum over data by the batch's strategy; without standard errors."""
-        calls = ModelCalls(type(model).__name__, theta)
-        prior = calls.log_prior(model.log_prior, calls.watched())
-        calls.require_finite(prior)
-        rest = prior.mean()
-        if self.entropy == "analytic":
-            rest = rest + posterior.q.entropy
-        else:
-            measured = posterior.q if self.entropy == "sampled" else posterior.stopped
-            rest = rest - measured.log_prob(theta).mean()
-        values, value = per_datum_gradient(posterior, model, theta, rest, batch)
-        return Gradient(values, False, cost(model, batch, self.samples), self.samples, value)
 
     def independent(self, terms: Any) -> Any:
         """Independent means of the terms (L, ...): the terms themselves, or (R, ...) means for a design."""
