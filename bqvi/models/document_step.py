@@ -248,7 +248,7 @@ def _swept(
     counts, alpha, k = corpus.counts, corpus.concentration, len(corpus.concentration)
     n, words = counts.shape[0], np.asarray(counts.sum(axis=1))
     gamma, ratios, bounds = alpha + words[:, None] / k, np.zeros(counts.nnz + 1), np.zeros(n)
-    if counts.nnz * k >= _COMPILED_ENTRIES and is_available():
+    if worth_compiling(counts.nnz * k):
         from bqvi.models.compiled_documents import settle_documents
 
         csr, first = (
