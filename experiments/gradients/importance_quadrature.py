@@ -59,6 +59,7 @@ class ImportanceQuadrature(Checked):
     """False: its process is that of the ELBO, and a trust region would maximise the ELBO, not this bound."""
 
     def start(self, model: LogJointModel, q: Distribution) -> Any:
+        """The memory of the process before a run of ``model`` from ``q``."""
         _require_one_gaussian(q)
         return self.quadrature.start(model, q)
 

@@ -40,6 +40,7 @@ class Optimised(Checked):
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None
     ) -> np.ndarray:
+        """Nodes (n, D), D being ``dimension``, rotated and moved by ``rng``; the ``process`` is not used."""
         fixed = _minimum_variance(n, dimension, self.lengthscale * np.sqrt(dimension))
         nodes: np.ndarray = fixed @ random_rotation(dimension, rng)
         return nodes + self.blur * rng.standard_normal((n, dimension))
