@@ -17,31 +17,21 @@ from functools import reduce
 from operator import mul
 
 from gp.arrays import Array, as_like, namespace, to_numpy
-from gp.embeddings.embed import added, embed
-from gp.embeddings.registry import (
-    DISCRETISE,
-    Formulas,
-    Parameters,
-    UnknownPairError,
-    embedding,
-    refuse_mixture,
-)
+from gp.embeddings.embed import embed
+from gp.embeddings.registry import DISCRETISE, Formulas, UnknownPairError, embedding, refuse_mixture
 from gp.kernels import Columns, Constant, Kernel, Linear, Product, SquaredExponential, Sum, White
 from gp.kernels.composite import spread_columns
-from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure, Uniform
+from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
 
 @embedding(Sum, object)
 def sum_of_kernels(kernel: Sum, measure: Measure) -> Formulas:
     """Return the sums of the terms' integrals."""
     terms = [embed(term, measure) for term in kernel.terms]
-
     return Formulas(
         mean=lambda x: sum(term.mean(x) for term in terms),
         cross=lambda other: sum(term.double(other) for term in terms),
         mean_gradient=lambda x: sum(term.mean_gradient(x) for term in terms),
-        pullback=lambda x, alpha, beta: added([t.pullback(x, alpha, beta) for t in terms]),
-        cross_gradient=lambda other: added([term.double_gradient(other) for term in terms]),
     )
 
 
@@ -162,9 +152,6 @@ def _constant(kernel: Constant, measure: Measure) -> Formulas:
         mean=one_everywhere,
         cross=cross,
         mean_gradient=lambda x: namespace(x).zeros_like(x),
-        pullback=(lambda x, alpha, beta: _mean_only(measure, 0 * measure.mean))
-        if isinstance(measure, Gaussian)
-        else None,
     )
 
 
@@ -180,21 +167,11 @@ def _linear(kernel: Linear, measure: Measure) -> Formulas:
         at = other.mean
         return namespace(at).sum((at - as_like(kernel.offset, at)) * weights(at))
 
-    def pullback(x: Array, alpha: Array, beta: Array) -> Parameters:
-        total = alpha @ (x - as_like(kernel.offset, x)) + namespace(x).sum(beta, axis=0)
-        return _mean_only(measure, as_like(kernel.variance, x) * total)
-
     return Formulas(
         mean=lambda x: (x - as_like(kernel.offset, x)) @ weights(x),
         cross=cross,
         mean_gradient=lambda x: namespace(x).zeros_like(x) + weights(x),
-        pullback=pullback if isinstance(measure, Gaussian) else None,
     )
-
-
-def _mean_only(measure: Measure, gradient: Array) -> Parameters:
-    """Return a gradient in the parameters of a Gaussian that has none in its covariance."""
-    return GaussianParameters(gradient, namespace(gradient).zeros_like(measure.covariance))
 
 
 @embedding(White, Gaussian)

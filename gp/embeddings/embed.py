@@ -11,7 +11,7 @@ hold for every kernel,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -113,9 +113,6 @@ class KernelEmbedding:
         x = self._points(x)
         weights = as_like(weights, x)
         slopes = None if derivative_weights is None else as_like(derivative_weights, x)
-        own = self._formulas(x)
-        if own.pullback is not None:
-            return own.pullback(x, weights, namespace(x).zeros_like(x) if slopes is None else slopes)
 
         def weighted(p: Measure) -> Array:
             points, pair = _tracked(x, p), embed(self.kernel, p)
@@ -131,15 +128,6 @@ class KernelEmbedding:
 
         Where ``other`` is not given it is the gradient of C(pi, pi), in which pi moves twice.
         """
-        gradient = self._own.cross_gradient
-        if gradient is not None:
-            try:
-                if other is not None:
-                    return gradient(in_kind_of(other, self.measure.parameters()[0]))
-                own = gradient(self.measure)
-                return type(own)._make(2.0 * value for value in own)
-            except UnknownPairError:
-                pass  # fewer pairs have the analytic gradient than the double integral
         return gradient_in_parameters(lambda p: embed(self.kernel, p).double(other), self.measure)
 
 
@@ -152,11 +140,6 @@ def embed(kernel: Kernel, measure: Measure) -> KernelEmbedding:
         when the embedding is first used, where the pair has no formulas; the message lists the known pairs.
     """
     return KernelEmbedding(kernel, measure)
-
-
-def added(gradients: Sequence[Parameters]) -> Parameters:
-    """Return the sum of gradients in the parameters of one measure."""
-    return type(gradients[0])._make(sum(values) for values in zip(*gradients, strict=True))
 
 
 def _tracked(x: Array, measure: Measure) -> Array:

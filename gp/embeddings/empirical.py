@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gp.arrays import Array, namespace
-from gp.embeddings.registry import Formulas, Parameters, choose, embedding, formulas
+from gp.arrays import Array
+from gp.embeddings.registry import Formulas, choose, embedding, formulas
 from gp.kernels import Constant, Kernel, Linear, Product, Stationary, White
 from gp.kernels.contraction import contracted_gradient
-from gp.measures import Empirical, GaussianMixture, MixtureParameters
+from gp.measures import Empirical, GaussianMixture
 
 _BLOCK = 2**22
 """The most entries of a block of covariances between inputs and points: 32 MiB in doubles."""
@@ -61,21 +61,9 @@ def _mixture_by_component(kernel: Kernel, measure: GaussianMixture) -> Formulas:
     def mean_gradient(x: Array) -> Array:
         return total([p.mean_gradient(x) for p in parts if p.mean_gradient is not None])
 
-    def pullback(x: Array, alpha: Array, beta: Array) -> Parameters:
-        xp = namespace(x)
-        values = [alpha @ p.mean(x) for p in parts]
-        slopes = [xp.sum(beta * p.mean_gradient(x)) for p in parts if p.mean_gradient is not None]
-        pullbacks = [p.pullback(x, alpha, beta) for p in parts if p.pullback is not None]
-        return MixtureParameters(
-            xp.stack([a + b for a, b in zip(values, slopes, strict=True)]),
-            weights[:, None] * xp.stack([p.mean for p in pullbacks]),
-            weights[:, None, None] * xp.stack([p.covariance for p in pullbacks]),
-        )
-
     known = all(part.mean_gradient is not None for part in parts)
     return Formulas(
         mean=lambda x: total([part.mean(x) for part in parts]),
         cross=lambda other: total([part.cross(other) for part in parts]),
         mean_gradient=mean_gradient if known else None,
-        pullback=pullback if known and all(part.pullback is not None for part in parts) else None,
     )

@@ -4,8 +4,7 @@ k(t) = e^-tau c(tau),  tau = lambda |t|,  lambda = sqrt(2 nu) / lengthscale, wit
 derivative and its repeated integrals have the same form, each e^-tau times a polynomial:
 
     |k'| = lambda e^-tau slope(tau)
-    g(t) = int_t^inf k = e^-tau tail(tau) / lambda,        kappa = g(0)
-    h(t) = int_t^inf g = e^-tau second(tau) / lambda^2
+    h(t) = int_t^inf int_s^inf k(r) dr ds = e^-tau second(tau) / lambda^2,    int_0^inf k = total / lambda
 
 *Over an interval.* The part of [a, b] on one side of x is [u, u + w] in distance. With
 J_i(omega) = int_0^1 s^i e^(-omega s) ds, omega = lambda w, v = lambda u,
@@ -31,8 +30,6 @@ from math import comb, pi, sqrt
 from gp.arrays import Array, namespace, special
 from gp.embeddings.profiles import (
     column_lengthscale,
-    gauss_legendre,
-    normal_interval,
     overlap,
     second_difference,
     short_by_quadrature,
@@ -52,12 +49,12 @@ class MaternProfile:
         *,
         value: Polynomial,
         slope: Polynomial,
-        tail: Polynomial,
+        total: float,
         second: Polynomial,
     ) -> None:
         self.lengthscale = lengthscale
         self.rate = sqrt(two_nu) / lengthscale
-        self.value, self.slope, self.tail, self.second = value, slope, tail, second
+        self.value, self.slope, self.total, self.second = value, slope, total, second
 
     def interval(self, x: Array, a: Array, b: Array) -> tuple[Array, Array]:
         xp = namespace(x)
@@ -84,13 +81,10 @@ class MaternProfile:
     def gaussian(self, x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
         xp = namespace(x)
         sd = sd * xp.ones_like(x)
-        right, left = self._moments(x - mean, sd), self._moments(mean - x, sd)
+        right, left = (_tilted_moments(gap, sd, self.rate) for gap in (x - mean, mean - x))
         value = self._tilted(self.value, right, sd) + self._tilted(self.value, left, sd)
         slope = self._tilted(self.slope, left, sd) - self._tilted(self.slope, right, sd)
         return value, self.rate * slope
-
-    def _moments(self, mu: Array, sd: Array) -> tuple[Array, Array, Array]:
-        return _tilted_moments(mu, sd, self.rate)
 
     def _tilted(self, polynomial: Polynomial, moments: tuple[Array, ...], sd: Array) -> Array:
         """E[polynomial(lambda D) e^(-lambda D); D > 0]."""
@@ -104,39 +98,18 @@ class MaternProfile:
             tau = self.rate * t
             return xp.exp(-tau) * _polynomial(self.second, tau) / self.rate**2
 
-        inside = 2 * self.tail[0] / self.rate * overlap(a, b, c, d)
+        inside = 2 * self.total / self.rate * overlap(a, b, c, d)
         total = inside + second_difference(decaying, a, b, c, d)
         return short_by_quadrature(self, a, b, c, d, otherwise=total / ((b - a) * (d - c)))
-
-    def gaussian_interval(self, mean: Array, sd: Array, a: Array, b: Array) -> Array:
-        """Return E[F(b - Y) - F(a - Y)] / (b - a) with F(t) = sign(t) (kappa - g(|t|)).
-
-        An interval shorter than both the lengthscale and sd is integrated by a Gauss-Legendre rule;
-        else the relative error is that of rounding times lengthscale / (b - a).
-        """
-        xp = namespace(a)
-        inside = normal_interval((a - mean) / sd, (b - mean) / sd)
-        outside = self._signed_tail(b - mean, sd) - self._signed_tail(a - mean, sd)
-        average = (2 * self.tail[0] * inside - outside) / self.rate / (b - a)
-        short = b - a <= xp.minimum(sd, self.lengthscale)
-        if not bool(xp.any(short)):
-            return average
-        by_rule = gauss_legendre(lambda x: self.gaussian(x, mean, sd)[0], a, b) / (b - a)
-        return xp.where(short, by_rule, average)
-
-    def _signed_tail(self, mu: Array, sd: Array) -> Array:
-        """Return lambda E[sign(D) g(|D|)], D ~ N(mu, sd^2)."""
-        right, left = self._moments(mu, sd), self._moments(-mu, sd)
-        return self._tilted(self.tail, right, sd) - self._tilted(self.tail, left, sd)
 
 
 def matern_profile(kernel: Stationary, like: Array) -> MaternProfile:
     """Return the profile of a Matern kernel in the kind of ``like`` (D,)."""
     scale = column_lengthscale(kernel, like)
     if isinstance(kernel, Matern12):
-        return MaternProfile(scale, 1, value=(1,), slope=(1,), tail=(1,), second=(1,))
+        return MaternProfile(scale, 1, value=(1,), slope=(1,), total=1, second=(1,))
     if isinstance(kernel, Matern32):
-        return MaternProfile(scale, 3, value=(1, 1), slope=(0, 1), tail=(2, 1), second=(3, 1))
+        return MaternProfile(scale, 3, value=(1, 1), slope=(0, 1), total=2, second=(3, 1))
     assert isinstance(kernel, Matern52)  # the only other class it is called with
     third = 1 / 3
     return MaternProfile(
@@ -144,7 +117,7 @@ def matern_profile(kernel: Stationary, like: Array) -> MaternProfile:
         5,
         value=(1, 1, third),
         slope=(0, third, third),
-        tail=(8 * third, 5 * third, third),
+        total=8 * third,
         second=(5, 7 * third, third),
     )
 

@@ -5,7 +5,6 @@ An embedding of a product over columns consists of these integrals for each colu
     interval          average of k(x - y) over y in [a, b], and its derivative in x
     gaussian          E k(x - Y), Y ~ N(m, s^2), and its derivative in x
     two_intervals     average of k(x - y) over x in [a, b] and y in [c, d]
-    gaussian_interval average over x in [a, b] of E k(x - Y)
 
 For every stationary kernel two identities are used. The difference of two independent Gaussians is Gaussian,
 so a double integral between Gaussians is ``gaussian`` with the variances added. And with K'' = k, the
@@ -44,9 +43,6 @@ class Profile(Protocol):
 
     def two_intervals(self, a: Array, b: Array, c: Array, d: Array) -> Array:
         """Return the average of k(x - y) over x in [a, b] and y in [c, d]."""
-
-    def gaussian_interval(self, mean: Array, sd: Array, a: Array, b: Array) -> Array:
-        """Return the average over x in [a, b] of E k(x - Y), Y ~ N(mean, sd^2)."""
 
 
 def column_lengthscale(kernel: Stationary, like: Array) -> Array:
@@ -137,12 +133,9 @@ class SquaredExponentialProfile:
     def gaussian(self, x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
         total = self.lengthscale**2 + sd**2
         step = (x - mean) / total
-        value = self._height(sd) * namespace(x).exp(-(x - mean) * step / 2)
+        height = 1 / namespace(x).sqrt(1 + (sd / self.lengthscale) ** 2)
+        value = height * namespace(x).exp(-(x - mean) * step / 2)
         return value, -value * step
-
-    def _height(self, sd: Array) -> Array:
-        ratio = sd / self.lengthscale
-        return 1 / namespace(ratio).sqrt(1 + ratio**2)
 
     def two_intervals(self, a: Array, b: Array, c: Array, d: Array) -> Array:
         xp, scale = namespace(a), self.lengthscale
@@ -155,10 +148,6 @@ class SquaredExponentialProfile:
         inside = overlap(a, b, c, d) + second_difference(decaying, a, b, c, d)
         average = sqrt(2 * pi) * scale * inside / ((b - a) * (d - c))
         return short_by_quadrature(self, a, b, c, d, otherwise=average)
-
-    def gaussian_interval(self, mean: Array, sd: Array, a: Array, b: Array) -> Array:
-        wider = SquaredExponentialProfile(namespace(a).sqrt(self.lengthscale**2 + sd**2))
-        return self._height(sd) * wider.interval(mean, a, b)[0]
 
 
 def squared_exponential_profile(kernel: SquaredExponential, like: Array) -> SquaredExponentialProfile:

@@ -14,7 +14,7 @@ Each pair has its own formulas, and a new pair is one function:
         return Formulas(mean=..., cross=...)
 
 The function has to compute with arrays of the kind of the measure's parameters, NumPy or torch. Derivatives
-in x and in the measure's parameters, if left out, are found by automatic differentiation. Kernel and measure
+in the measure's parameters, and in x if left out, are found by automatic differentiation. Kernel and measure
 are looked up by their classes from the most derived on, the kernel first; ``object`` stands for any class.
 """
 
@@ -43,20 +43,12 @@ class Formulas:
     cross : a function of another measure that returns C(measure, other), (). It raises
         :class:`UnknownPairError` for other classes (see :func:`choose`); mixtures and empirical measures may
         be among these.
-    mean_gradient : a function of x (n, D) that returns dz/dx, (n, D).
-    pullback : a function of x (n, D), weights (n,) and weights (n, D) that returns the gradient in the
-        parameters of sum_i weight_i z(x_i) + sum_ij weight_ij dz/dx_j (x_i).
-    cross_gradient : a function of another measure that returns the gradient of C(measure, other) in the
-        measure's parameters, the other held fixed.
-
-    The last three are optional: without them automatic differentiation is used.
+    mean_gradient : a function of x (n, D) that returns dz/dx, (n, D); else automatic differentiation is used.
     """
 
     mean: Callable[[Array], Array]
     cross: Callable[[Measure], Array]
     mean_gradient: Callable[[Array], Array] | None = None
-    pullback: Callable[[Array, Array, Array], Parameters] | None = None
-    cross_gradient: Callable[[Measure], Parameters] | None = None
 
 
 PairFunction: TypeAlias = Callable[[Any, Any], Formulas]

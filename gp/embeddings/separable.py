@@ -22,7 +22,7 @@ from gp.embeddings.profiles import Profile, squared_exponential_profile
 from gp.embeddings.registry import DISCRETISE, Formulas, Known, UnknownPairError, choose, embedding
 from gp.embeddings.scale_mixture import radial
 from gp.kernels import ByColumn, Kernel, Matern12, Matern32, Matern52, SquaredExponential, Stationary
-from gp.measures import Gaussian, Measure, Uniform
+from gp.measures import Gaussian, Uniform
 
 
 def by_column(
@@ -41,27 +41,20 @@ def by_column(
     gradient : a function of these and of their slopes, (n, D) each, that returns the kernel's slopes (n, D).
     """
     known: Known
+    columns: Callable[[Array], tuple[Array, Array]]
     if isinstance(measure, Uniform):
         ends = measure.parameters()
-        known = {
-            Uniform: lambda other: profile.two_intervals(*ends, *other.parameters()),
-            Gaussian: lambda other: profile.gaussian_interval(*_independent(kernel, measure, other), *ends),
-        }
+        columns = lambda x: profile.interval(x, *ends)  # noqa: E731
+        known = {Uniform: lambda other: profile.two_intervals(*ends, *other.parameters())}
     else:
-        mean, sd = _independent(kernel, measure, measure)
+        mean, sd = _independent(kernel, measure)
+        columns = lambda x: profile.gaussian(x, mean, sd)  # noqa: E731
 
         def with_gaussian(other: Gaussian) -> Array:
-            other_mean, other_sd = _independent(kernel, measure, other)
+            other_mean, other_sd = _independent(kernel, other)
             return profile.gaussian(mean, other_mean, namespace(mean).sqrt(sd**2 + other_sd**2))[0]
 
-        known = {
-            Gaussian: with_gaussian,
-            Uniform: lambda other: profile.gaussian_interval(mean, sd, *other.parameters()),
-        }
-
-    def columns(x: Array) -> tuple[Array, Array]:
-        return profile.interval(x, *ends) if isinstance(measure, Uniform) else profile.gaussian(x, mean, sd)
-
+        known = {Gaussian: with_gaussian}
     return Formulas(
         mean=lambda x: joined(columns(x)[0]),
         mean_gradient=lambda x: gradient(*columns(x)),
@@ -116,18 +109,12 @@ def _profile(kernel: ByColumn, like: Array) -> Profile:
     raise UnknownPairError(f"no integral of a column of {type(inner).__name__} in closed form. " + DISCRETISE)
 
 
-def _independent(kernel: Kernel, measure: Measure, gaussian: Gaussian) -> tuple[Array, Array]:
-    """Means and standard deviations of a Gaussian's columns, which have to be independent.
-
-    Parameters
-    ----------
-    kernel, measure : those of the pair, which an error names.
-    gaussian : the Gaussian, of ``measure`` or of a component of it.
-    """
+def _independent(kernel: Kernel, gaussian: Gaussian) -> tuple[Array, Array]:
+    """Means and standard deviations of a Gaussian's columns, which have to be independent."""
     if not gaussian.is_diagonal:
         raise UnknownPairError(
-            f"no integral of {type(kernel).__name__} between {type(measure).__name__} and a "
-            "Gaussian with a full covariance: give one with a diagonal covariance. " + DISCRETISE
+            f"no integral of {type(kernel).__name__} against a Gaussian with a full covariance: give one "
+            "with a diagonal covariance. " + DISCRETISE
         )
     xp = namespace(gaussian.mean)
     return gaussian.mean, xp.sqrt(xp.linalg.diagonal(gaussian.covariance))

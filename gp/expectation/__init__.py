@@ -10,11 +10,11 @@ from gp.expectation.kernel_means import (
     value_jacobian,
 )
 from gp.expectation.kernel_sum import Integrated, KernelSum
-from gp.expectation.posterior_expectation import Expectation, expectation, variance_gradient
+from gp.expectation.posterior_expectation import Expectation, expectation
 from gp.expectation.quadratic import Quadratic
 
 __all__ = [
     "AnovaSum", "AnovaSums", "DiagonalIntegrals", "Expectation", "Integrated", "KernelMeans", "KernelSum",
     "Quadratic", "expectation", "jacobian_variance", "slope_jacobian", "standard_means", "standard_variance",
-    "value_jacobian", "variance_gradient",
+    "value_jacobian",
 ]  # fmt: skip

@@ -8,15 +8,11 @@ For f ~ GP(m, k) given observations, with z_q the kernel mean and C the double i
 
 where d is the derivative in a parameter of q: for a Gaussian in its mean and covariance, for a mixture
 also in its weights. Values and derivatives of f may have been observed. For a squared exponential kernel and
-Gaussians or mixtures of them all of these are in closed form: E and dE by `KernelSum`, var and dvar under a
-Gaussian N(m, Sigma) with z_n, a_n and P of `kernel_means`, v the kernel's variance and C^-1 c = h, by
+Gaussians or mixtures of them E and dE are those of a `KernelSum`, and under a Gaussian N(m, Sigma)
 
-    var  = C - h^T h,       C = v |Lambda|^(1/2) |Lambda + 2 Sigma|^(-1/2),
-    dC/dSigma = -C (Lambda + 2 Sigma)^-1,        dC/dm = 0,
+    dC/dSigma = -C (Lambda + 2 Sigma)^-1,        dC/dm = 0.
 
-c the covariances of E_q[f] with what was observed, v z_n for values and -v z_n a_n for derivatives: the
-gradient of h^T h is that of a `KernelSum` with weights 2 C^-T h. :mod:`gp.embeddings` has other kernels and
-measures.
+Other derivatives are those of :mod:`gp.embeddings`, by automatic differentiation.
 """
 
 from __future__ import annotations
@@ -29,18 +25,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gp.arrays import Array, namespace
-from gp.embeddings.embed import added, embed, gradient_in_parameters
+from gp.embeddings.embed import embed, gradient_in_parameters
 from gp.embeddings.registry import Parameters, in_kind_of
-from gp.expectation.kernel_means import KernelMeans
 from gp.expectation.kernel_sum import KernelSum
 from gp.expectation.quadratic import Quadratic
 from gp.grams import pieces
 from gp.integrals import Integrals, require_space, without_rounding
-from gp.kernels import SquaredExponential
+from gp.kernels import Constant, Linear, QuadraticTrend, SquaredExponential, Sum
 from gp.means import Mean, Zero
 from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure, MixtureParameters
 from gp.observations import Gradients, Values, covariance
-from gp.triangular import cholesky_inverse
 
 if TYPE_CHECKING:
     from gp.posterior import Posterior
@@ -110,43 +104,47 @@ def expectation(posterior: Posterior, q: Measure) -> Expectation:
     1.25 2.00 1.00
     """
     mean = posterior.kernel_sum
+    uncertainty = lambda: _uncertainty(posterior, q)  # noqa: E731
     if mean is None or type(q) not in (Gaussian, GaussianMixture) or type(q.mean) is not np.ndarray:
-        found = posterior.integral(q)
-        gradient = mean_gradient(posterior, q)
-        return Expectation(found.mean, gradient, lambda: (found.variance, variance_gradient(posterior, q)))
+        return Expectation(posterior.integral(q).mean, mean_gradient(posterior, q), uncertainty)
     require_space(posterior, q)
-
     if isinstance(q, GaussianMixture):
-        return Expectation(
-            *mean.integrate_mixture(q),
-            lambda: (posterior.integral(q).variance, variance_gradient(posterior, q)),
-        )
-    assert isinstance(q, Gaussian)  # the only other class
+        return Expectation(*mean.integrate_mixture(q), uncertainty)
     part = mean.integrate(q.mean, q.covariance)
-    gradient = GaussianParameters(part.mean, part.covariance)
-    return Expectation(part.value, gradient, lambda: _variance_of(posterior, mean, q))
+    return Expectation(part.value, GaussianParameters(part.mean, part.covariance), uncertainty)
 
 
-def variance_gradient(posterior: Posterior, q: Measure) -> Any:
-    """Return the gradient of the variance of E_q[f], f of a ``posterior``, in the parameters of q.
+def _uncertainty(posterior: Posterior, q: Measure) -> tuple[Array, Any]:
+    """Return the variance of E_q[f], f of a ``posterior``, and its gradient in the parameters of q.
 
-    It is the gradient of a posterior mean with the weights K^-1 z_q.
+    That of z_q^T K^-1 z_q is twice the gradient of a posterior mean with the weights K^-1 z_q.
     """
-    at = Integrals((q,))
-    whitened = posterior.factor.solve(covariance(posterior.kernel, posterior.observations, at))[:, 0]
-    mirrored = replace(posterior, mean_function=Zero(), whitened=whitened)
-    prior = embed(posterior.kernel, q).double_gradient()
+    kernel, at = posterior.kernel, Integrals((in_kind_of(q, posterior.x),))
+    whitened = posterior.factor.solve(covariance(kernel, posterior.observations, at))
+    double = covariance(kernel, at, at)
+    variance = without_rounding(double - whitened.T @ whitened, double, posterior)[0, 0]
+    mirrored = replace(posterior, mean_function=Zero(), whitened=whitened[:, 0])
     explained = expectation(mirrored, q).gradient
-    return type(prior)._make(a - 2 * b for a, b in zip(prior, explained, strict=True))
+    if type(kernel) is SquaredExponential and type(q) is Gaussian and type(q.mean) is np.ndarray:
+        total = 2.0 * q.covariance + np.diag(kernel.lengthscale**2 * np.ones(q.dimension))
+        prior = GaussianParameters(0.0 * q.mean, -double * np.linalg.inv(total))
+    else:
+        prior = embed(kernel, q).double_gradient()
+    return variance, type(prior)._make(a - 2 * b for a, b in zip(prior, explained, strict=True))
 
 
 def kernel_sum(posterior: Posterior) -> KernelSum | None:
     """Return the posterior mean as a sum of squared exponentials; ``None`` where it is not one.
 
-    It is one for NumPy arrays in double precision, given values and derivatives, with a squared exponential.
+    It is one for NumPy arrays in double precision, given values and derivatives, with a squared exponential,
+    or its sum with constant, linear and quadratic kernels.
     """
     kernel, observed = posterior.kernel, posterior.observations
-    if type(kernel) is not SquaredExponential or type(posterior.x) is not np.ndarray:
+    terms = kernel.terms if isinstance(kernel, Sum) else (kernel,)
+    bumps = [term for term in terms if type(term) is SquaredExponential]
+    others = [term for term in terms if type(term) is not SquaredExponential]
+    polynomial = all(isinstance(term, Constant | Linear | QuadraticTrend) for term in others)
+    if len(bumps) != 1 or not polynomial or type(posterior.x) is not np.ndarray:
         return None
     if posterior.x.dtype != np.float64 or not all(type(b) in (Values, Gradients) for b in observed.blocks):
         return None
@@ -160,14 +158,12 @@ def kernel_sum(posterior: Posterior) -> KernelSum | None:
         else:
             values[rows] = weights
     kinds = {type(block) for block in observed.blocks}
-    return KernelSum(
-        points,
-        np.asarray(kernel.lengthscale, dtype=float),
-        float(kernel.variance),
-        Quadratic.of_mean(posterior.mean_function, points.shape[1]),
-        values if Values in kinds else None,
-        slopes if Gradients in kinds else None,
-    )
+    weights = values if Values in kinds else None, slopes if Gradients in kinds else None
+    trend = Quadratic.of_mean(posterior.mean_function, points.shape[1])
+    for term in others:
+        trend = trend + Quadratic.of_kernel(term, points, *weights)
+    lengthscale = np.asarray(bumps[0].lengthscale, dtype=float)
+    return KernelSum(points, lengthscale, float(bumps[0].variance), trend, *weights)
 
 
 def mean_gradient(posterior: Posterior, q: Measure) -> Parameters:
@@ -189,7 +185,7 @@ def mean_gradient(posterior: Posterior, q: Measure) -> Parameters:
             parts.append(pair.pullback(block.x, none, block.spread(weights)))
         else:
             raise TypeError(f"no gradient through observations of {type(block).__name__}")
-    return added(parts)
+    return type(parts[0])._make(sum(values) for values in zip(*parts, strict=True))
 
 
 def _of_prior_mean(function: Mean, q: Measure) -> Parameters:
@@ -205,37 +201,3 @@ def _of_prior_mean(function: Mean, q: Measure) -> Parameters:
     means = q.weights[:, None] * xp.stack([slope for slope, _ in slopes])
     covariances = q.weights[:, None, None] * xp.stack([half for _, half in slopes])
     return MixtureParameters(values, means, covariances)
-
-
-def _variance_of(posterior: Posterior, mean: KernelSum, q: Gaussian) -> tuple[float, GaussianParameters]:
-    """Return the variance of E_q[f], never negative, and its gradient in q; see the module.
-
-    Raises ArithmeticError where the variance is negative beyond rounding.
-    """
-    total = 2.0 * q.covariance
-    np.einsum("ii->i", total)[:] += np.square(mean.lengthscale)
-    factor, inverse = cholesky_inverse(total)
-    double = mean.height * float(np.exp(np.log(mean.lengthscale / factor.diagonal()).sum()))
-    whitened = posterior.factor.solve(_cross(posterior, mean, q))
-    unknown = np.array([[double - whitened @ whitened]])
-    variance = without_rounding(unknown, np.array([[double]]), posterior)[0, 0]
-    mirrored = replace(posterior, mean_function=Zero(), whitened=whitened).kernel_sum
-    assert mirrored is not None  # the embedding exists, as the posterior has used it
-    explained = mirrored.integrate(q.mean, q.covariance)
-    gradient = GaussianParameters(-2.0 * explained.mean, -double * inverse - 2.0 * explained.covariance)
-    return float(variance), gradient
-
-
-def _cross(posterior: Posterior, mean: KernelSum, q: Gaussian) -> np.ndarray:
-    """The vector c, (N,)."""
-    found = KernelMeans.of(mean.points, mean.lengthscale, q.mean, q.covariance)
-    z = mean.height * found.z
-    parts, start = [], 0
-    for block in posterior.observations.blocks:
-        rows = slice(start, start + len(block.x))
-        start += len(block.x)
-        if isinstance(block, Gradients):
-            parts.append(block.take(-z[rows, None] * found.a[rows], 1).reshape(-1))
-        else:
-            parts.append(z[rows])
-    return np.concatenate(parts)

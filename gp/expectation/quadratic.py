@@ -8,7 +8,7 @@ from operator import add
 
 import numpy as np
 
-from gp.kernels import Constant, Kernel, QuadraticTrend, Sum
+from gp.kernels import Constant, Kernel, Linear, QuadraticTrend, Sum
 from gp.means import Mean
 
 
@@ -36,11 +36,11 @@ class Quadratic:
     def of_kernel(
         cls, kernel: Kernel, points: np.ndarray, values: np.ndarray | None, slopes: np.ndarray | None
     ) -> Quadratic:
-        """The part of a posterior mean that belongs to a quadratic trend or a constant kernel.
+        """The part of a posterior mean that belongs to a kernel of polynomials; TypeError for others.
 
         Parameters
         ----------
-        kernel : a `QuadraticTrend`, a `Constant` or a sum of them. points : (n, D).
+        kernel : a `QuadraticTrend`, a `Linear`, a `Constant` or a sum of them. points : (n, D).
         values, slopes : the weights (n,) of values and (n, D) of derivatives at the points, or None.
         """
         dimension = points.shape[1]
@@ -50,6 +50,10 @@ class Quadratic:
         if isinstance(kernel, Constant):
             total = 0.0 if values is None else float(values.sum())
             return cls(float(kernel.variance) * total, np.zeros(dimension), np.zeros((dimension, dimension)))
+        if isinstance(kernel, Linear):
+            linear = 0.0 if values is None else values @ (points - kernel.offset)
+            linear = kernel.variance * (linear + (0.0 if slopes is None else slopes.sum(0)))
+            return cls(-float(np.sum(linear * kernel.offset)), linear, np.zeros((dimension, dimension)))
         if not isinstance(kernel, QuadraticTrend):
             raise TypeError(f"functions of {type(kernel).__name__} are no polynomials of degree two")
         linear, curvature = np.zeros(dimension), np.zeros((dimension, dimension))

@@ -7,11 +7,12 @@ from negative_quadratic import NegativeQuadratic
 from numpy.testing import assert_allclose
 
 import gp
-from gp.expectation import KernelSum, Quadratic, expectation, variance_gradient
+from gp.expectation import KernelSum, Quadratic, expectation
 from gp.expectation.posterior_expectation import mean_gradient
 from gp.means import Constant, Fixed, Linear, Zero
 from gp.measures import Gaussian, GaussianMixture
 from gp.observations import Gradients, Values
+from gp.testing import central_difference
 
 RNG = np.random.default_rng(0)
 D, N, LENGTH = 3, 7, 1.4
@@ -64,8 +65,18 @@ def test_against_the_embedding(observed, mean, q):
     assert_allclose(found.variance, general.variance, rtol=1e-10)
     for ours, theirs in zip(found.gradient, mean_gradient(given, q), strict=True):
         assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
-    for ours, theirs in zip(found.variance_gradient, variance_gradient(given, q), strict=True):
-        assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
+    shifts = [0.1 * np.cos(1.0 + np.arange(part.size)).reshape(part.shape) for part in q.parameters()]
+    shifts[-1] = shifts[-1] + shifts[-1].mT  # of covariances
+    if q is MIXTURE:
+        shifts[0] = shifts[0] - shifts[0].mean()  # of weights
+    for index, (slope, shift) in enumerate(zip(found.variance_gradient, shifts, strict=True)):
+
+        def variance(step, index=index, shift=shift):
+            moved = list(q.parameters())
+            moved[index] = moved[index] + step * shift
+            return given.integral(q.with_parameters(moved)).variance
+
+        assert_allclose(np.sum(slope * shift), central_difference(variance, np.zeros(()), ()), atol=1e-9)
 
 
 @pytest.mark.parametrize("mean", list(MEANS))
@@ -88,6 +99,18 @@ def test_the_posterior_mean_is_the_sum():
     assert_allclose(given.kernel_sum(points), given.mean(points), rtol=1e-9, atol=1e-11)
     slopes = given.mean(Gradients(points)).reshape(11, D)
     assert_allclose(given.kernel_sum.gradient(points), slopes, rtol=1e-9, atol=1e-10)
+
+
+def test_functions_of_polynomial_kernels_are_part_of_the_sum():
+    line, bowl = gp.kernels.Linear(np.array([0.5, 1.0, 2.0]), 0.3), gp.kernels.QuadraticTrend(0.2, 0.1)
+    kernel = gp.kernels.Constant(0.7) + gp.kernels.SquaredExponential(1.4, 1.7) + line + bowl
+    process = gp.GaussianProcess(kernel, MEANS["linear"], noise=1e-6)
+    given = process.condition([Values(POINTS), Gradients(POINTS[:2])], [POINTS[:, 0], POINTS[:2]])
+    assert_allclose(given.kernel_sum(2 * POINTS), given.mean(2 * POINTS), rtol=1e-9)
+    found = expectation(given, GAUSSIAN)
+    assert_allclose(found.mean, given.integral(GAUSSIAN).mean, rtol=1e-10)
+    for ours, theirs in zip(found.gradient, mean_gradient(given, GAUSSIAN), strict=True):
+        assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
 
 
 def test_other_posteriors_are_no_such_sums():
