@@ -21,12 +21,7 @@ from gp.kernels import Kernel
 from gp.kernels.base import Differentiable
 from gp.means import Mean
 from gp.measures import Measure
-from gp.observations import (
-    Gradients,
-    Values,
-    covariance,
-    register_covariance,
-)
+from gp.observations import Gradients, Values, covariance, register_covariance
 
 if TYPE_CHECKING:
     from gp.posterior import Posterior
@@ -170,23 +165,8 @@ def _gradients_integrals(kernel: Kernel, a: Gradients, b: Integrals) -> Array:
 
 
 def _integrals_integrals(kernel: Kernel, a: Integrals, b: Integrals) -> Array:
-    xp = namespace(a.x)
-    if a is b:
-        return _symmetric(kernel, a)
-    rows = [xp.stack([embed(kernel, p).double(q) for q in b.measures]) for p in a.measures]
-    return xp.stack(rows)
-
-
-def _symmetric(kernel: Kernel, a: Integrals) -> Array:
-    """C(pi_i, pi_j) for all i and j, each pair once."""
-    xp, size = namespace(a.x), len(a)
-    values = {
-        (i, j): embed(kernel, a.measures[i]).double(a.measures[j])
-        for i in range(size)
-        for j in range(i, size)
-    }
-    rows = [xp.stack([values[min(i, j), max(i, j)] for j in range(size)]) for i in range(size)]
-    return xp.stack(rows)
+    xp, pairs = namespace(a.x), [embed(kernel, measure) for measure in a.measures]
+    return xp.stack([xp.stack([pair.double(other) for other in b.measures]) for pair in pairs])
 
 
 register_covariance(Values, Integrals, _values_integrals)

@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gp import means
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.kernels.base import Differentiable, Kernel, differentiable
 from gp.kernels.composite import Columns, Product, Sum
@@ -137,17 +138,17 @@ def _plane(
     constant: Sequence[tuple[Any, Any]],
     like: Array,
     rng: np.random.Generator,
-) -> _Plane:
+) -> means.Linear:
     """Draw from a constant kernel, or a linear one times constants."""
     dimension = like.shape[1]
     size = sqrt(float(np.prod([float(kernel.variance) for kernel, _ in constant])))
     if not linear:
-        return _Plane(size * rng.standard_normal(), as_like(np.zeros(dimension), like))
+        return means.Linear(size * rng.standard_normal(), as_like(np.zeros(dimension), like))
     kernel, columns = linear[0]
     inner = size * np.sqrt(to_numpy(kernel.variance)) * rng.standard_normal(len(columns))
     slope = np.zeros(dimension)
     slope[list(columns)] = inner
-    return _Plane(-float(np.sum(inner * to_numpy(kernel.offset))), as_like(slope, like))
+    return means.Linear(-float(np.sum(inner * to_numpy(kernel.offset))), as_like(slope, like))
 
 
 def _spectrum(
@@ -191,20 +192,6 @@ _PRECISIONS: dict[type, Callable[[Any, int, np.random.Generator], Any]] = {
     ),
 }
 """Squared scale of the Gaussian frequencies, lengthscale apart, of the stationary kernels."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Plane:
-    """intercept + slope . x; slope (D,)."""
-
-    intercept: Array
-    slope: Array
-
-    def __call__(self, x: Array) -> Array:
-        return x @ self.slope + self.intercept
-
-    def gradient(self, x: Array) -> Array:
-        return namespace(x).ones_like(x) * self.slope
 
 
 @dataclass(frozen=True, eq=False)

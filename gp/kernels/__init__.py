@@ -3,7 +3,6 @@
 from gp.kernels.anova import Anova
 from gp.kernels.base import (
     Derivatives,
-    DiagonalDerivatives,
     DifferentiableKernel,
     Kernel,
     Parameter,
@@ -27,7 +26,7 @@ RBF = SquaredExponential
 """The usual short name of :class:`SquaredExponential`."""
 
 __all__ = [
-    "RBF", "Anova", "ByColumn", "Columns", "Constant", "Derivatives", "DiagonalDerivatives",
+    "RBF", "Anova", "ByColumn", "Columns", "Constant", "Derivatives",
     "DifferentiableKernel", "Kernel", "Linear", "Mapped", "Matern12", "Matern32", "Matern52", "Multiple",
     "Parameter", "Periodic", "Product", "QuadraticTrend", "RationalQuadratic", "SquaredExponential",
     "Stationary", "Sum", "Tilted", "White", "pack", "scaled", "unpack",

@@ -21,7 +21,7 @@ from math import expm1, log1p
 import numpy as np
 
 from gp.arrays import IN_CACHE, Array, as_like, describe, is_torch, namespace, to_numpy
-from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, of_columns, parameter
+from gp.kernels.base import Derivatives, Homogeneous, of_columns, parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +101,6 @@ class Anova(Homogeneous):
         g = u * gap * precision[:, None, None]  # (D, n, m)
         own = u * precision[:, None, None] * (1 - gap**2 * precision[:, None, None])
         return of_columns(height * (p - 1), height * p, -g, own)
-
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        w, precision = as_like(self.interaction, x), as_like(self.lengthscale, x) ** -2.0
-        slope = as_like(self.height, x) * (1 + w) ** (self.dimension - 1) * w
-        return self.at_equal_points(x, slope * precision)
 
     def _check_dimension(self, x: Array) -> None:
         if x.ndim != 2 or x.shape[1] != self.dimension:

@@ -57,7 +57,8 @@ class Derivatives:
     """A kernel and its first derivatives in both arguments, between n and m points in D dimensions.
 
     An axis of partial derivatives stands right after the axis of the points it belongs to, so that
-    ``k_xy.reshape(n * D, m * D)`` is the covariance matrix of the two sets of gradients.
+    ``k_xy.reshape(n * D, m * D)`` is the covariance matrix of the two sets of gradients. At pairs of equal
+    points, x_i = y_i after differentiation, there is no axis m: k (n,), k_x and k_y (n, D), k_xy (n, D, D).
 
     Attributes
     ----------
@@ -65,21 +66,6 @@ class Derivatives:
     k_x : (n, D, m), the derivative in x_id: covariance of df/dx_d at x_i and f at y_j
     k_y : (n, m, D), the derivative in y_je
     k_xy : (n, D, m, D), the mixed second derivative: covariance of the two partial derivatives
-    """
-
-    k: Array
-    k_x: Array
-    k_y: Array
-    k_xy: Array
-
-
-@dataclass(frozen=True, eq=False)
-class DiagonalDerivatives:
-    """A kernel and its first derivatives at pairs of equal points, x_i = y_i, after differentiation.
-
-    Attributes
-    ----------
-    k : (n,), k_x : (n, D), k_y : (n, D), k_xy : (n, D, D)
     """
 
     k: Array
@@ -152,7 +138,7 @@ class DifferentiableKernel(Kernel, Protocol):
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         """Return k and its first derivatives in both arguments between x (n, D) and y (m, D)."""
 
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+    def diagonal_derivatives(self, x: Array) -> Derivatives:
         """Return the same at the pairs (x_i, x_i) of points x (n, D)."""
 
 
@@ -242,11 +228,13 @@ class Homogeneous(Algebra):
         """Return the variance, (n,)."""
         return as_like(self.variance, x) * namespace(x).ones_like(x[:, 0])
 
-    def at_equal_points(self, x: Array, slopes: Array) -> DiagonalDerivatives:
-        """Return `diagonal_derivatives` at x; partial derivatives have the variances ``slopes``, (D,)."""
+    def diagonal_derivatives(self, x: Array) -> Derivatives:
+        """Return the derivatives at the pairs (x_i, x_i), which are those at the origin."""
+        own: Any = self  # with `derivatives`, where functions have them
         xp, zero = namespace(x), namespace(x).zeros_like(x)
-        eye = xp.eye(x.shape[1], dtype=x.dtype, device=x.device)
-        return DiagonalDerivatives(self.diagonal(x), zero, zero, xp.ones_like(x)[:, :, None] * (eye * slopes))
+        origin = xp.zeros((1, x.shape[1]), dtype=x.dtype, device=x.device)
+        k_xy = own.derivatives(origin, origin).k_xy[:, :, 0, :]
+        return Derivatives(self.diagonal(x), zero, zero, xp.ones_like(x)[:, :, None] * k_xy)
 
 
 class OfKernel(Algebra):

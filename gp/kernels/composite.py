@@ -26,7 +26,6 @@ from gp.arrays import Array, as_like, namespace
 from gp.kernels.base import (
     Algebra,
     Derivatives,
-    DiagonalDerivatives,
     DifferentiableKernel,
     Kernel,
     OfKernel,
@@ -62,11 +61,8 @@ class Sum(Algebra):
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         return reduce(_sum, (differentiable(term).derivatives(x, y) for term in self.terms))
 
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        return reduce(
-            lambda a, b: DiagonalDerivatives(a.k + b.k, a.k_x + b.k_x, a.k_y + b.k_y, a.k_xy + b.k_xy),
-            (differentiable(term).diagonal_derivatives(x) for term in self.terms),
-        )
+    def diagonal_derivatives(self, x: Array) -> Derivatives:
+        return reduce(_sum, (differentiable(term).diagonal_derivatives(x) for term in self.terms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,15 +104,12 @@ class Product(Algebra):
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         return reduce(_product, (differentiable(factor).derivatives(x, y) for factor in self.factors))
 
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        return reduce(
-            _diagonal_product,
-            (differentiable(factor).diagonal_derivatives(x) for factor in self.factors),
-        )
+    def diagonal_derivatives(self, x: Array) -> Derivatives:
+        return reduce(_product, (differentiable(factor).diagonal_derivatives(x) for factor in self.factors))
 
 
 @dataclass(frozen=True, eq=False)
-class Columns(Algebra):
+class Columns(OfKernel):
     """``kernel`` on the input columns ``columns``, distinct and counted from 0; constant in the others."""
 
     kernel: Kernel
@@ -146,18 +139,15 @@ class Columns(Algebra):
             for p in self.kernel.parameters()
         )
 
-    def with_parameters(self, values: Sequence[Array]) -> Self:
-        return replace(self, kernel=self.kernel.with_parameters(values))
-
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         d = differentiable(self.kernel).derivatives(self.forward(x), self.forward(y))
         k_xy = self._spread(self._spread(d.k_xy, x, 1), x, 3)
         return Derivatives(d.k, self._spread(d.k_x, x, 1), self._spread(d.k_y, x, 2), k_xy)
 
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+    def diagonal_derivatives(self, x: Array) -> Derivatives:
         d = differentiable(self.kernel).diagonal_derivatives(self.forward(x))
         k_xy = self._spread(self._spread(d.k_xy, x, 1), x, 2)
-        return DiagonalDerivatives(d.k, self._spread(d.k_x, x, 1), self._spread(d.k_y, x, 1), k_xy)
+        return Derivatives(d.k, self._spread(d.k_x, x, 1), self._spread(d.k_y, x, 1), k_xy)
 
     def _spread(self, values: Array, x: Array, axis: int) -> Array:
         return spread_columns(values, self.columns, x.shape[1], axis)
@@ -201,26 +191,18 @@ def _sum(a: Derivatives, b: Derivatives) -> Derivatives:
 
 
 def _product(a: Derivatives, b: Derivatives) -> Derivatives:
+    """The product rule, with an axis m of other points or without."""
+    m = "m" if a.k.ndim > 1 else ""
+
+    def times(axes: str, first: Array, second: Array) -> Array:
+        return namespace(first).einsum(axes.replace("m", m), first, second)
+
+    mixed = times("ndm,nme->ndme", a.k_x, b.k_y) + times("ndm,nme->ndme", b.k_x, a.k_y)
     return Derivatives(
         k=a.k * b.k,
-        k_x=a.k_x * b.k[:, None, :] + a.k[:, None, :] * b.k_x,
-        k_y=a.k_y * b.k[:, :, None] + a.k[:, :, None] * b.k_y,
-        k_xy=a.k_xy * b.k[:, None, :, None]
-        + a.k[:, None, :, None] * b.k_xy
-        + a.k_x[:, :, :, None] * b.k_y[:, None, :, :]
-        + b.k_x[:, :, :, None] * a.k_y[:, None, :, :],
-    )
-
-
-def _diagonal_product(a: DiagonalDerivatives, b: DiagonalDerivatives) -> DiagonalDerivatives:
-    return DiagonalDerivatives(
-        k=a.k * b.k,
-        k_x=a.k_x * b.k[:, None] + a.k[:, None] * b.k_x,
-        k_y=a.k_y * b.k[:, None] + a.k[:, None] * b.k_y,
-        k_xy=a.k_xy * b.k[:, None, None]
-        + a.k[:, None, None] * b.k_xy
-        + a.k_x[:, :, None] * b.k_y[:, None, :]
-        + b.k_x[:, :, None] * a.k_y[:, None, :],
+        k_x=times("ndm,nm->ndm", a.k_x, b.k) + times("ndm,nm->ndm", b.k_x, a.k),
+        k_y=times("nme,nm->nme", a.k_y, b.k) + times("nme,nm->nme", b.k_y, a.k),
+        k_xy=times("ndme,nm->ndme", a.k_xy, b.k) + times("ndme,nm->ndme", b.k_xy, a.k) + mixed,
     )
 
 
@@ -261,9 +243,9 @@ class Mapped(OfKernel):
             xp.einsum("ndmf,de,fg->nemg", inner.k_xy, a, a),
         )
 
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+    def diagonal_derivatives(self, x: Array) -> Derivatives:
         inner, a = self.kernel.diagonal_derivatives(self.forward(x)), as_like(self.matrix, x)
-        return DiagonalDerivatives(inner.k, inner.k_x @ a, inner.k_y @ a, a.T @ inner.k_xy @ a)
+        return Derivatives(inner.k, inner.k_x @ a, inner.k_y @ a, a.T @ inner.k_xy @ a)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,12 +286,12 @@ class Tilted(OfKernel):
             both * inner.k, both[:, None, :] * k_x, both[:, :, None] * k_y, both[:, None, :, None] * k_xy
         )
 
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+    def diagonal_derivatives(self, x: Array) -> Derivatives:
         inner = self.kernel.diagonal_derivatives(x)
         both, u = self.factor(x)[:, None] ** 2, self.growth * x
         k_x, k_y = inner.k_x + u * inner.k[:, None], inner.k_y + u * inner.k[:, None]
         k_xy = inner.k_xy + u[:, :, None] * inner.k_y[:, None, :] + k_x[:, :, None] * u[:, None, :]
-        return DiagonalDerivatives(both[:, 0] * inner.k, both * k_x, both * k_y, both[:, :, None] * k_xy)
+        return Derivatives(both[:, 0] * inner.k, both * k_x, both * k_y, both[:, :, None] * k_xy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,7 +356,7 @@ class ByColumn(OfKernel):
         own = -(2 * self.kernel.slope(s) * inverse**2 + 4 * self.kernel.curvature(s) * steep**2) / factors
         return of_columns(k, k, ratio, own)
 
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+    def diagonal_derivatives(self, x: Array) -> Derivatives:
         return differentiable(self.kernel).diagonal_derivatives(x)
 
     def _inverse(self, x: Array) -> Array:

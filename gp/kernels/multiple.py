@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp.arrays import Array
-from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Differentiable, parameter
+from gp.kernels.base import Algebra, Derivatives, Differentiable, parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +39,8 @@ class Multiple(Algebra):
         k_y = g_x[:, None, None] * slope_y
         return Derivatives(np.outer(g_x, g_y), k_x, k_y, slope_x[:, :, None, None] * slope_y)
 
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+    def diagonal_derivatives(self, x: Array) -> Derivatives:
         g, slope = self.function(x), self.function.gradient(x)
         k_x = self.variance * g[:, None] * slope
         k_xy = self.variance * slope[:, :, None] * slope[:, None, :]
-        return DiagonalDerivatives(self.variance * g**2, k_x, k_x, k_xy)
+        return Derivatives(self.variance * g**2, k_x, k_x, k_xy)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, Self, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from gp.arrays import Array, to_numpy
-from gp.kernels.base import Kernel, Parameter
+from gp.kernels.base import Kernel
+
+_K = TypeVar("_K", bound=Kernel)
 
 
 class EachColumn(float):
@@ -30,40 +31,27 @@ def per_column(kernel: Kernel, dimension: int) -> Kernel:
     return kernel.with_parameters(values)
 
 
-class Parametrised(Protocol):
-    """An object with parameters that can be copied with other values: a kernel, a mean."""
-
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Return the parameters in a fixed order."""
-
-    def with_parameters(self, values: Sequence[Array]) -> Self:
-        """Return a copy with other values."""
-
-
-_P = TypeVar("_P", bound=Parametrised)
-
-
-def pack(parametrised: Parametrised) -> np.ndarray:
-    """Return all parameters of what is parametrised as one NumPy vector (P,); positive ones as logarithms."""
+def pack(kernel: Kernel) -> np.ndarray:
+    """Return all parameters of a ``kernel`` as one NumPy vector (P,); positive ones as logarithms."""
     parts = [
         np.log(np.ravel(to_numpy(p.value))) if p.positive else np.ravel(to_numpy(p.value))
-        for p in parametrised.parameters()
+        for p in kernel.parameters()
     ]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def unpack(parametrised: _P, vector: np.ndarray) -> _P:
-    """Return a copy of what is parametrised with the parameters ``vector``, laid out as by :func:`pack`."""
+def unpack(kernel: _K, vector: np.ndarray) -> _K:
+    """Return a copy of the ``kernel`` with the parameters ``vector``, laid out as by :func:`pack`."""
     values: list[Array] = []
     start = 0
-    for parameter in parametrised.parameters():
+    for parameter in kernel.parameters():
         shape = np.shape(to_numpy(parameter.value))
         size = int(np.prod(shape, dtype=int))
         part = np.reshape(vector[start : start + size], shape)
         part = np.exp(part) if parameter.positive else part
         values.append(part if shape else float(part))
         start += size
-    return parametrised.with_parameters(values)
+    return kernel.with_parameters(values)
 
 
 def scaled(kernel: Kernel, factor: Array) -> Kernel:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace
-from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, Pullback, of_columns, parameter
+from gp.kernels.base import Derivatives, Homogeneous, Pullback, of_columns, parameter
 from gp.kernels.stationary import (
     contract_squared_differences,
     squared_distance,
@@ -75,10 +75,6 @@ class Periodic(Homogeneous):
         angle = rate * (x.T[:, :, None] - y.T[:, None, :])  # (D, n, m)
         slopes = -rate * inverse * xp.sin(angle)
         return of_columns(k, k, slopes, rate**2 * inverse * xp.cos(angle) - slopes**2)
-
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        rate = 2 * pi / as_like(self.period, x) / as_like(self.lengthscale, x)
-        return self.at_equal_points(x, as_like(self.variance, x) * namespace(x).ones_like(x[0, :]) * rate**2)
 
 
 def _contract_winding(weights: Array, x: Array, wound: Array) -> Any:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace
-from gp.kernels.base import Algebra, Derivatives, DiagonalDerivatives, Homogeneous, Pullback, parameter
+from gp.kernels.base import Algebra, Derivatives, Homogeneous, Pullback, parameter
 from gp.kernels.stationary import diagonal_matrix
 
 
@@ -37,9 +37,6 @@ class Constant(Homogeneous):
         k_x = xp.zeros_like(x)[:, :, None] * xp.ones_like(k[0, :])
         k_y = xp.ones_like(k)[:, :, None] * xp.zeros_like(x[0, :])
         return Derivatives(k, k_x, k_y, k_x[:, :, :, None] * xp.ones_like(x[0, :]))
-
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        return self.at_equal_points(x, namespace(x).zeros_like(x[0, :]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +89,12 @@ class Linear(Algebra):
         identity = diagonal_matrix(variance)[:, None, :] * m[:, None]  # (D, m, D)
         return Derivatives(self(x, y), k_x, k_y, n[:, None, None, None] * identity)
 
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+    def diagonal_derivatives(self, x: Array) -> Derivatives:
         xp = namespace(x)
         k_x = self._weighted(x)
         variance = as_like(self.variance, x) * xp.ones_like(x[0, :])
         k_xy = xp.ones_like(x[:, 0])[:, None, None] * diagonal_matrix(variance)
-        return DiagonalDerivatives(self.diagonal(x), k_x, k_x, k_xy)
+        return Derivatives(self.diagonal(x), k_x, k_x, k_xy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,11 +134,11 @@ class QuadraticTrend(Algebra):
         k_xy = k_xy + second * y.T[None, :, :, None] * x[:, None, None, :]
         return Derivatives(self.of_products(t), k_x, k_y, k_xy)
 
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
+    def diagonal_derivatives(self, x: Array) -> Derivatives:
         xp = namespace(x)
         t = xp.sum(x**2, axis=1)
         slope = self.slope(t)
         k_x = slope[:, None] * x
         identity = xp.eye(x.shape[1], dtype=x.dtype, device=x.device)
         k_xy = slope[:, None, None] * identity + as_like(self.quadratic, x) * x[:, :, None] * x[:, None, :]
-        return DiagonalDerivatives(self.of_products(t), k_x, k_x, k_xy)
+        return Derivatives(self.of_products(t), k_x, k_x, k_xy)

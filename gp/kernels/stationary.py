@@ -33,7 +33,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from gp.arrays import Array, as_like, describe, is_torch, namespace
-from gp.kernels.base import Derivatives, DiagonalDerivatives, Homogeneous, Parameter, Pullback, parameter
+from gp.kernels.base import Derivatives, Homogeneous, Parameter, Pullback, parameter
 from gp.kernels.parameters import EACH
 
 
@@ -118,12 +118,6 @@ class Stationary(Homogeneous):
         return Derivatives(
             k=variance * self.profile(s), k_x=slope[:, None, :] * transposed, k_y=k_y, k_xy=k_xy
         )
-
-    def diagonal_derivatives(self, x: Array) -> DiagonalDerivatives:
-        self.check_dimension(x)
-        inverse = namespace(x).ones_like(x[0, :]) / as_like(self.lengthscale, x)
-        slope = 2 * as_like(self.variance, x) * self.slope(0 * inverse)
-        return self.at_equal_points(x, -slope * inverse**2)
 
 
 @dataclass(frozen=True, eq=False)
