@@ -10,10 +10,11 @@ import numpy as np
 
 import bqvi
 from benchmarks.paired import Line, paired
-from bqvi.calls import Caller, Function, Ledger
-from bqvi.quadrature.bayesian import initial_state, modelled, standardised, step, with_next
+from bqvi.calls import Caller, Function
+from bqvi.quadrature.bayesian import BayesianRun, standardised
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.integrate import VALUES
+from bqvi.quadrature.models import Direct
 from bqvi.quadrature.nodes import pool
 from bqvi.quadrature.state import IntegrationProblem
 from experiments.problems.integrands import Integrand, integrands
@@ -105,10 +106,10 @@ def one_step(integrand: Integrand) -> Iterator[Line]:
     """At n = 400: choosing one node; evaluating it and learning from it; fitting hyperparameters again."""
     measure = integrand.measure
     called = Caller(Function(integrand.function, vectorised=True, range=VALUES))
-    problem = IntegrationProblem(called, measure, standardised(measure), 0, 400, 500, batch=1)
-    ledger = Ledger(problem.measure.dimension)
-    state = step(problem, initial_state(problem), ledger)
-    ledger.take()
+    problem = IntegrationProblem(called, measure, standardised(measure), 0, 400, 500, Direct(), batch=1)
+    run = BayesianRun(problem, "bq")
+    state = run.step(run.init())
+    run.ledger.take()
 
     def choose() -> Any:
         assert state.ensemble is not None  # a step makes it
@@ -116,12 +117,12 @@ def one_step(integrand: Integrand) -> Iterator[Line]:
         return problem.model.choose(state.ensemble.best, candidates, 1)
 
     def whole() -> Any:
-        reached = step(problem, with_next(problem, state), ledger)
-        ledger.take()
+        reached = run.step(state)
+        run.ledger.take()
         return reached
 
     def refit() -> Any:
-        return fit(problem.standard.measure, modelled(problem, state)[0], state.fits)
+        return fit(problem.standard.measure, run.modelled(state)[0], state.fits)
 
     times = paired({"choice": choose, "step": whole, "refit": refit}, rounds=9)
     for name, what, bar in (

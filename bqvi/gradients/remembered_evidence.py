@@ -47,8 +47,7 @@ from bqvi.gradients.memory import Memory
 from bqvi.gradients.observation_noise import weighted_median
 from bqvi.gradients.remembered_elbo import NearQ, Trust, log_designs, process_near
 from bqvi.gradients.settings import EVIDENCE
-from bqvi.importance import Proposal, effective_size
-from bqvi.pareto import pareto_shape
+from bqvi.importance import Proposal, effective_size, pareto_shape
 from bqvi.widened import WIDENING
 from gp.arrays import LOG_2PI
 from gp.conditioning.directional import value_rows

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.pareto import PARETO
+from bqvi.importance import PARETO
 from gp.search import Search
 
 

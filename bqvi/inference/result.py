@@ -13,11 +13,11 @@ from bqvi.calls.coordinates import place_of
 from bqvi.calls.gradient_check import gradient_warnings, left_out
 from bqvi.calls.returned import unstated_noise
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.inference import flat
+from bqvi.importance import PARETO
+from bqvi.inference.convergence import outside, settling_warnings
 from bqvi.inference.monitor import is_of_one_function, log_base_measure
 from bqvi.inference.state import LoopProblem, LoopState
 from bqvi.models.data import n_rows
-from bqvi.pareto import PARETO
 from bqvi.posterior import Posterior, of_model
 from bqvi.runs import Checkpoint, Trace
 from bqvi.runs.door_result import DoorResult
@@ -96,7 +96,7 @@ class Fit(DoorResult):
             made = None if self.converged else self.state.finite_latest
             if made is None or not isinstance(self.q, Gaussian | DiagonalGaussian):
                 return self._of_no_step
-            return tuple(flat.settling_warnings(self.q, made.points, made.values, None))
+            return tuple(settling_warnings(self.q, made.points, made.values, None))
         found = [*memory.failures.warnings(self.n_evaluations, self._place), *self._of_failures(memory)]
         if memory.noise_variances.size:
             found += unstated_noise(memory.noise_variances[:, 0])
@@ -106,7 +106,7 @@ class Fit(DoorResult):
         if not found and not self.converged and isinstance(self.q, Gaussian):
             known = memory.censored
             gradients = known.gradients if function is None or function.gradient is not None else None
-            found = flat.settling_warnings(self.q, known.points, known.values, gradients)
+            found = settling_warnings(self.q, known.points, known.values, gradients)
         return tuple(self._of_unknown(memory) + found + self._of_outside(memory))
 
     @property
@@ -133,7 +133,7 @@ class Fit(DoorResult):
         if not is_of_one_function(self.problem.model, self.q, memory) or not len(memory.points):
             return []
         sds = np.sqrt(memory.noise_variances[:, 0]) if memory.noise_variances.size else 0.0
-        found = flat.outside(self.q, memory.points, memory.values - 2.0 * sds)
+        found = outside(self.q, memory.points, memory.values - 2.0 * sds)
         if found is None:
             return []
         row, difference = found

@@ -51,7 +51,7 @@ class GainSettings:
 
 @dataclass(frozen=True)
 class AscentSettings:
-    """The maximisation of a surrogate's ELBO (`surrogate_ascent`)."""
+    """The maximisation of a surrogate's ELBO (`geometry`)."""
 
     faster: float = 1.5
     """Factor of rho after such a step."""
@@ -65,7 +65,7 @@ class AscentSettings:
 
 @dataclass(frozen=True)
 class FlatSettings:
-    """Whether the log joint has curvature over the width of q, and no slope at its mean (`flat`)."""
+    """Whether the log joint has curvature over the width of q, and no slope at its mean (`convergence`)."""
 
     near: float = 5.0
     """The largest distance from q, in its standard deviations, of evaluations that are used."""

@@ -1,6 +1,6 @@
 """Several surrogates of one integrand, weighed by evidence.
 
-Candidates are charts x families (:mod:`charts`, :mod:`families`): smooth functions on the standard axes, on
+Candidates are charts x families (:mod:`families`): smooth functions on the standard axes, on
 axes rotated to the directions along which the integrand varies, and on the cube; rough functions on the cube;
 functions that grow in the tails; in many dimensions, sums of functions of few coordinates; and functions with
 narrow peaks (:mod:`peaks`). The candidate is treated as a hyperparameter: each is fitted, and the integral is
@@ -23,8 +23,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bqvi.quadrature.charts import AffineChart, MeasureChart, cube, identity, rotated
-from bqvi.quadrature.families import ROUGH, SMOOTH, SPARSE, TILTED, KernelFamily
+from bqvi.quadrature.families import (
+    ROUGH,
+    SMOOTH,
+    SPARSE,
+    TILTED,
+    AffineChart,
+    KernelFamily,
+    MeasureChart,
+    cube,
+    identity,
+    rotated,
+)
 from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks, penalty, with_peaks
 from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
 from bqvi.quadrature.surrogate import (

@@ -9,16 +9,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bqvi import notebook
+from bqvi.calls import Function
 from bqvi.calls.faults import Failures
+from bqvi.calls.returned import log_weights
+from bqvi.importance import effective_size, normalised
+from bqvi.quadrature.credibility import verdict
+from bqvi.quadrature.monte_carlo import in_units, shifted_back
 from bqvi.runs import Checkpoint, Trace
 from bqvi.runs.door_result import CheckedResult
-from gp.arrays import Array
+from gp.arrays import Array, as_like, is_torch
 from gp.user_warnings import warn_user, warn_user_of_each
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from bqvi.quadrature.integrand_process import IntegrandProcess
+
+
+DOOR = "integrate"
 
 
 @dataclass(frozen=True)
@@ -174,13 +182,60 @@ def with_doubt(found: Integral, values: np.ndarray) -> Integral:
     return replace(found, warnings=(*found.warnings, message))
 
 
-def log_moments(mean: float, sd: float, shift: float = 0.0) -> tuple[float, float]:
-    """Return ln of a positive mean times e^shift and the standard deviation of the ln.
+def described(
+    function: Function,
+    x: np.ndarray,
+    returned: np.ndarray,
+    rows: tuple[EstimateRow, ...],
+    drawn: np.ndarray | slice = slice(None),
+    **rest: Any,
+) -> Integral:
+    """The result with nodes x (n, D), where f returned values (n, o), and its trace.
 
-    The standard deviation is asinh(sd/mean), which is near sd/mean where that is small: one of it above ln
-    mean reaches ln(mean + sd), also where the sd is many times the mean, as of a surrogate that has found no
-    mass. For a mean that is not positive the two are -inf and inf.
+    Parameters
+    ----------
+    drawn : the nodes that are draws from the measure, of whose values the tail is described.
+    rest : the other fields; by default the checks are those of an average of the draws.
     """
-    if not mean > 0:
-        return -np.inf, np.inf
-    return float(np.log(mean) + shift), float(np.arcsinh(sd / mean))
+    weights = None if function.log_weight is None else log_weights(function, x[drawn])
+    shape, averaged, why = verdict(in_units(function, returned[drawn])[0], weights)
+    values, like = returned[:, 0] if returned.shape[1] == 1 else returned, function.like
+    usual = {"converged": averaged, "checks": (why,) if why else ()}
+    return Integral(
+        nodes=as_like(x, like) if is_torch(like) else x,
+        values=as_like(values, like) if is_torch(like) else values,
+        trace=Trace(rows),
+        effective_sample_size=None if weights is None else float(effective_size(normalised(weights))),
+        pareto_k=shape,
+        **(usual | rest),
+    )
+
+
+def moments(mean: np.ndarray, covariance: np.ndarray, shift: float, logs: bool) -> dict[str, Any]:
+    """The fields mean, sd and covariance of a result, from numbers in units of e^shift.
+
+    With ``logs`` also ln of a positive mean and the standard deviation of the ln, asinh(sd / mean), which is
+    near sd / mean where that is small: one of it above ln mean reaches ln(mean + sd), also where the sd is
+    many times the mean, as of a surrogate that has found no mass. For a mean that is not positive the two are
+    -inf and inf.
+    """
+    sd = np.sqrt(np.diag(covariance))
+    found = {
+        "mean": number(shifted_back(mean, shift)),
+        "sd": number(shifted_back(sd, shift)),
+        "covariance": shifted_back(covariance, 2 * shift) if len(mean) > 1 else None,
+    }
+    if not logs:
+        return found
+    first, error = float(mean[0]), float(sd[0])
+    log_mean = float(np.log(first) + shift) if first > 0 else -np.inf
+    return {
+        **found,
+        "log_mean": log_mean,
+        "log_sd": float(np.arcsinh(error / first)) if first > 0 else np.inf,
+    }
+
+
+def number(values: np.ndarray) -> float | np.ndarray:
+    """One output as a number, and several as an array."""
+    return float(values[0]) if len(values) == 1 else values

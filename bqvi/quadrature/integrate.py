@@ -1,6 +1,6 @@
 """`integrate`: the integral of a function against a measure, by the method that is named.
 
-All arguments are checked here, before any work. The engines are :mod:`bayesian_run` and :mod:`sampling`.
+All arguments are checked here, before any work. The engines are :mod:`bayesian` and :mod:`sampling`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from bqvi.arguments import Above, Apart, AtLeast, Beside, Such, of, one_of
 from bqvi.calls import HERE, USUAL, Caller, Design, Function, Range, Run, TargetModel
 from bqvi.calls.given import evaluation_arrays
 from bqvi.calls.target_model import CALLED, require_alone
-from bqvi.quadrature import bayesian_run, sampling
-from bqvi.quadrature.bayesian import standardised, with_known
-from bqvi.quadrature.bayesian_run import DOOR, BayesianRun
-from bqvi.quadrature.direct import Direct
-from bqvi.quadrature.integral import Integral
+from bqvi.quadrature import bayesian, sampling
+from bqvi.quadrature.bayesian import BayesianRun, standardised
+from bqvi.quadrature.integral import DOOR, Integral
+from bqvi.quadrature.models import Direct, Warped
 from bqvi.quadrature.monte_carlo import LEAST_REPLICATES
 from bqvi.quadrature.sampling import SamplingRun
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.state import IntegrationProblem
-from bqvi.quadrature.warped import Warped
 from bqvi.runs import Ended, Steps, door, resumed
 from gp.arrays import Array, shown, to_numpy
 from gp.checks import Seed, require_integer, require_seed, whole_seed
@@ -206,13 +204,13 @@ def integrate(
     count = chosen.first(max(DESIGN.first[0], 2 * inside.dimension + DESIGN.first[1]), budget)
     problem = IntegrationProblem(
         integrand, inside, standardised(inside), number, count, budget,
-        chosen.batch, chosen.acquisition, noise_sd,
-        model=Direct() if method in _UNWARPED else Warped(matched=method == "wsabi-m"), log_volume=log_volume,
+        Direct() if method in _UNWARPED else Warped(matched=method == "wsabi-m"),
+        chosen.batch, chosen.acquisition, noise_sd, log_volume,
     )  # fmt: skip
     # raises an error where there is no embedding
     embed(SquaredExponential(), problem.standard.measure).double()
     engine = BayesianRun(problem, method, tolerance, run.max_seconds)
-    state = None if known is None else with_known(problem, known)
+    state = None if known is None else engine.with_known(known)
     if resume is not None:
         state = engine.resumed(_last(resume, engine.identity))
     return Steps(engine, state, run, known is not None and resume is None)
@@ -262,7 +260,7 @@ def _box(bounds: dict[str, Any]) -> Uniform:
 
 def _last(resume: object, settings: Mapping[str, Any]) -> Any:
     """The state at which an earlier run with the same ``settings`` ended."""
-    return resumed(resume, DOOR, bayesian_run.RECORDS | sampling.RECORDS, settings).state
+    return resumed(resume, DOOR, bayesian.RECORDS | sampling.RECORDS, settings).state
 
 
 def _within(low: np.ndarray, high: np.ndarray) -> Gaussian:

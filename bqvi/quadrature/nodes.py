@@ -18,7 +18,7 @@ import numpy as np
 from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
 from acquisition.pointwise import Criterion, bind
 from acquisition.search import ContinuousSearch
-from bqvi.quadrature.charts import Cube
+from bqvi.quadrature.families import Cube
 from bqvi.quadrature.peaks import PeakFamily, drawn
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import CandidateProcess

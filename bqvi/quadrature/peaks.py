@@ -27,8 +27,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bqvi.quadrature.charts import MeasureChart, identity, probit
-from bqvi.quadrature.families import Gram
+from bqvi.quadrature.families import Gram, MeasureChart, identity, probit
 from bqvi.quadrature.settings import PEAK_KERNEL, SEARCH, Effort
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, surrogate
 from gp.fixed_points import Changes, gram_of

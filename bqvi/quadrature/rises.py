@@ -28,8 +28,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from acquisition.conditioned import ConditionedPool
-from bqvi.quadrature.charts import identity
-from bqvi.quadrature.families import SMOOTH
+from bqvi.quadrature.families import SMOOTH, identity
 from bqvi.quadrature.nodes import conditioned, whitened_cross
 from bqvi.quadrature.peaks import peak_through
 from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH

@@ -10,13 +10,10 @@ import numpy as np
 
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.faults import NONE_FAILED, Failures
-from bqvi.calls.returned import log_weights
 from bqvi.calls.table import matched
-from bqvi.importance import effective_size, normalised
-from bqvi.quadrature.bayesian_run import DOOR, scaled
-from bqvi.quadrature.integral import EstimateRow, Integral, log_moments, with_failures
+from bqvi.quadrature.credibility import ALL_THE_SAME, NOTHING_SEEN
+from bqvi.quadrature.integral import DOOR, EstimateRow, Integral, described, moments, with_failures
 from bqvi.quadrature.monte_carlo import (
-    SampleMean,
     as_wide,
     average,
     in_units,
@@ -25,10 +22,8 @@ from bqvi.quadrature.monte_carlo import (
     with_zeros,
 )
 from bqvi.quadrature.state import identity
-from bqvi.quadrature.tails import ALL_THE_SAME, NOTHING_SEEN, verdict
 from bqvi.records import named
-from bqvi.runs import Checkpoint, RunStatus, Trace
-from gp.arrays import as_like, is_torch
+from bqvi.runs import Checkpoint, RunStatus
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure
 
@@ -145,45 +140,25 @@ class SamplingRun:
                 f"{n} of {len(state.nodes)} nodes have been evaluated, too few for an estimate; give "
                 "vectorised=False where f fails at some points of a batch, whose call is then lost"
             )
-        raw, x = state.values[state.known], state.nodes[state.known]
+        returned, x = state.values[state.known], state.nodes[state.known]
         function = self.caller.function
-        values, shift = in_units(function, raw)
-        weights = None if function.log_weight is None else log_weights(function, x)
-        shape, converged, why = verdict(values, weights)
+        values, shift = in_units(function, returned)
         numbers = self._numbers(values, shift + self.log_volume)
+        row = EstimateRow(state.n_evaluations, state.seconds, numbers["mean"], numbers["sd"])
+        found = described(
+            function, x, returned, (row,), n_evaluations=state.n_evaluations, method=self.method,
+            stopped=reason, checkpoint=self.checkpoint(state), **numbers,
+        )  # fmt: skip
         if not np.ptp(values, axis=0).any():
-            converged, why = False, ALL_THE_SAME if values.any() else NOTHING_SEEN
-        returned = raw[:, 0] if raw.shape[1] == 1 else raw
-        like, torch = function.like, is_torch(function.like)
-        found = Integral(
-            n_evaluations=state.n_evaluations,
-            nodes=as_like(x, like) if torch else x,
-            values=as_like(returned, like) if torch else returned,
-            trace=Trace((EstimateRow(state.n_evaluations, state.seconds, numbers["mean"], numbers["sd"]),)),
-            method=self.method,
-            stopped=reason,
-            converged=converged,
-            checks=(why,) if why else (),
-            effective_sample_size=None if weights is None else float(effective_size(normalised(weights))),
-            pareto_k=shape,
-            checkpoint=self.checkpoint(state),
-            **numbers,
-        )
+            why = ALL_THE_SAME if values.any() else NOTHING_SEEN
+            found = replace(found, converged=False, checks=(why,))
         return with_failures(found, state.failures, function.place)
 
     def _numbers(self, values: np.ndarray, shift: float) -> dict[str, Any]:
         """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift."""
-        estimate = self._estimate(values)
+        found = over_blocks(values, self.replicates) if self.method == "qmc" else average(values)
+        covariance = found.covariance + np.diag(of_constants(values) ** 2)
         # values that are all zero have no information on the size of f elsewhere
         zero = ~np.any(values, axis=0)
-        estimate.covariance[zero, zero] = np.inf
-        sd = np.sqrt(np.diag(estimate.covariance))
-        numbers = scaled(estimate.mean, sd, estimate.covariance, shift)
-        logs: tuple[float | None, float | None] = (None, None)
-        if self.caller.function.logarithmic:
-            logs = log_moments(float(estimate.mean[0]), float(sd[0]), shift)
-        return {**numbers, "log_mean": logs[0], "log_sd": logs[1]}
-
-    def _estimate(self, values: np.ndarray) -> SampleMean:
-        found = over_blocks(values, self.replicates) if self.method == "qmc" else average(values)
-        return SampleMean(found.mean, found.covariance + np.diag(of_constants(values) ** 2))
+        covariance[zero, zero] = np.inf
+        return moments(found.mean, covariance, shift, self.caller.function.logarithmic)

@@ -117,7 +117,7 @@ class CredibilitySettings:
 
 @dataclass(frozen=True)
 class TailSettings:
-    """Heavy tails, and growth (:mod:`tails`)."""
+    """Heavy tails, and growth (:mod:`credibility`)."""
 
     most_of_one: float = 0.5
     """The largest share of a sum that may be due to one point."""

@@ -15,10 +15,8 @@ import numpy as np
 from acquisition.pointwise import Criterion
 from bqvi.calls import Caller
 from bqvi.calls.faults import NONE_FAILED, Failures
-from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble, Fits
 from bqvi.quadrature.integral import EstimateRow
-from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData
 from bqvi.records import DERIVED, fingerprint
 from gp.arrays import Array
@@ -87,10 +85,10 @@ class IntegrationProblem:
     ----------
     integrand, measure : with NumPy arrays. standard : the measure in standard coordinates.
     seed : seed of nodes and draws. initial : number of nodes at first. budget : the most nodes.
+    model : the modelled function.
     batch : nodes in a step; ``None`` for 30 % of the present number.
     criterion : chooses nodes; ``None`` for greedy reduction of the integral's variance from a pool.
     noise_sd : noise of the values: ``None``, "unknown", a number, or a function of points that returns (n,).
-    draws : draws of hyperparameters in the final marginalisation. model : the modelled function.
     log_volume : logarithm of the factor of integrals against the measure (:mod:`integrate`).
     """
 
@@ -100,11 +98,10 @@ class IntegrationProblem:
     seed: int
     initial: int
     budget: int
+    model: Model
     batch: int | None = None
     criterion: Criterion | None = None
     noise_sd: float | str | Callable[[Array], Array] | None = None
-    draws: int = DESIGN.draws
-    model: Model = field(default_factory=Direct)
     log_volume: float = 0.0
 
 

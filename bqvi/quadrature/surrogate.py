@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls.returned import understated_noise
-from bqvi.quadrature.charts import MeasureChart
-from bqvi.quadrature.families import Gram, KernelFamily
+from bqvi.quadrature.families import Gram, KernelFamily, MeasureChart
 from bqvi.quadrature.settings import ROUGHLY, SEARCH, Effort
 from gp.embeddings import KernelEmbedding, embed
 from gp.evidence import Evidence, LogPosterior

@@ -13,8 +13,7 @@ from bqvi import notebook
 from bqvi.arguments import Above
 from bqvi.arrays import logsumexp
 from bqvi.calls import Caller
-from bqvi.importance import normalised
-from bqvi.pareto import PARETO, pareto_shape
+from bqvi.importance import PARETO, normalised, pareto_shape
 from bqvi.runs import Checkpoint
 from bqvi.runs.door_result import CheckedResult
 from bqvi.sampled_bounds.passes import estimates

@@ -4,7 +4,7 @@ The front door is `bqvi.vbmc`. This package exports diagnostics of its results a
 posteriors. The posterior itself is a `bqvi.posterior.Posterior`.
 """
 
-from bqvi.pareto import Smoothed, psis
+from bqvi.importance import Smoothed, psis
 from bqvi.runs import Trace
 from bqvi.variational_bmc.diagnostics import Agreement, PosteriorCheck, advice, agreement, check
 from bqvi.variational_bmc.distances import gskl, mmtv, total_variation

@@ -50,8 +50,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from bqvi.importance import WIDE, WIDENING, Proposal, covering, effective_size, resampled
-from bqvi.pareto import pareto_shape
+from bqvi.importance import WIDE, WIDENING, Proposal, covering, effective_size, pareto_shape, resampled
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.settings import FITTING, WEIGHTS
 from bqvi.variational_bmc.surrogate import Surrogate, log_posterior, posterior_mean

@@ -1,7 +1,7 @@
 """Diagnostics of a posterior, with advice on what to change.
 
 `check` computes importance weights of a posterior with new evaluations of the log joint itself, and smooths
-them (`bqvi.pareto`; Yao et al. 2018, "Yes, but did it work?"). `agreement` compares runs from different
+them (`bqvi.importance`; Yao et al. 2018, "Yes, but did it work?"). `agreement` compares runs from different
 seeds, which is a stronger check than any diagnostic of a single run. `advice` checks for the most frequent
 faults and names the argument to change for each.
 """
@@ -21,8 +21,7 @@ from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates, place_of
 from bqvi.calls.faults import Failures
 from bqvi.calls.gradient_check import CONTRADICTED, gradient_warnings, left_out
-from bqvi.importance import WIDE, WIDENING, systematic
-from bqvi.pareto import PARETO, psis
+from bqvi.importance import PARETO, WIDE, WIDENING, psis, systematic
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.variational_bmc.distances import gskl, mmtv
 from gp.arrays import Array, shown

@@ -42,8 +42,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from bqvi.importance import resampled
-from bqvi.pareto import PARETO
+from bqvi.importance import PARETO, resampled
 from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, PREDICTIONS, WEIGHTS
 from bqvi.variational_bmc.state import (

@@ -16,7 +16,7 @@ from bqvi.gradients.designs import AntitheticOrthogonal, Independent, Sobol
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
 from bqvi.inference import fit_run
-from bqvi.inference.surrogate_ascent import ascend
+from bqvi.inference.geometry import ascend
 from bqvi.models import LogJoint
 from experiments.gradients.importance_quadrature import ImportanceQuadrature
 from gp.conditioning import Shown

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 import bqvi
 from bqvi.quadrature import ensemble as ensembles
-from bqvi.quadrature.charts import probit
+from bqvi.quadrature.families import probit
 from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks, drawn
 from bqvi.quadrature.settings import PEAK_KERNEL
 from bqvi.quadrature.surrogate import StandardData, surrogate

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acquisition.conditioned import variance_reduction
-from bqvi.quadrature.charts import cube, identity, rotated
-from bqvi.quadrature.families import ROUGH, SMOOTH, SPARSE, TILTED
+from bqvi.quadrature.families import ROUGH, SMOOTH, SPARSE, TILTED, cube, identity, rotated
+from bqvi.quadrature.models import Warped, products
 from bqvi.quadrature.nodes import by_variance, conditioned, whitened_cross
 from bqvi.quadrature.surrogate import StandardData, surrogate
-from bqvi.quadrature.warped import Warped, products
 from experiments.problems.integrands import integrands
 from gp import GaussianProcess, Values
 from gp.embeddings.kernel_products import square, triple

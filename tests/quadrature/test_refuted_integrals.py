@@ -7,8 +7,7 @@ from scipy.stats import f as f_distribution
 
 import bqvi
 import gp
-from bqvi.quadrature.charts import identity
-from bqvi.quadrature.families import SMOOTH
+from bqvi.quadrature.families import SMOOTH, identity
 from bqvi.quadrature.refutation import Answer, test_of
 from bqvi.quadrature.rises import Rises
 from bqvi.quadrature.surrogate import StandardData, surrogate

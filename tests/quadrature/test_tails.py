@@ -5,13 +5,12 @@ import pytest
 
 import bqvi
 from acquisition.pointwise import UncertaintySampling
-from bqvi.pareto import pareto_shape
-from bqvi.quadrature.credibility import kappa, left_out
+from bqvi.importance import pareto_shape
+from bqvi.quadrature.credibility import kappa, largest_share, left_out, slows
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.families import SPARSE
 from bqvi.quadrature.settings import ROUGHLY
 from bqvi.quadrature.surrogate import StandardData
-from bqvi.quadrature.tails import largest_share, slows
 from experiments.problems.integrands import integrands
 from experiments.problems.unseen_integrands import first, second
 from gp.low_discrepancy import scrambled_sobol

@@ -6,21 +6,19 @@ from scipy.stats import binom
 
 import bqvi
 import gp
-from bqvi.quadrature.charts import identity
 from bqvi.quadrature.credibility import (
     drawn,
     judge,
     share_explained,
     unexpected_change,
 )
-from bqvi.quadrature.direct import Direct
 from bqvi.quadrature.ensemble import Ensemble
-from bqvi.quadrature.families import SMOOTH
+from bqvi.quadrature.families import SMOOTH, identity
+from bqvi.quadrature.models import Direct, Warped
 from bqvi.quadrature.monte_carlo import average
 from bqvi.quadrature.nodes import by_variance, pool
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import StandardData, surrogate
-from bqvi.quadrature.warped import Warped
 from experiments.problems.integrands import half_space, standard
 from gp.low_discrepancy import scrambled_sobol, shifted_sobol
 from gp.measures import Empirical

@@ -11,7 +11,7 @@ import scipy.stats
 import bqvi
 from bqvi.calls import Caller, Evaluations, Function
 from bqvi.calls.coordinates import make_coordinates
-from bqvi.pareto import pareto_shape, psis
+from bqvi.importance import pareto_shape, psis
 from bqvi.posterior import Posterior
 from bqvi.variational_bmc.diagnostics import advice, agreement, check
 from experiments.problems import known_posteriors

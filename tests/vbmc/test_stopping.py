@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bqvi.pareto import PARETO
+from bqvi.importance import PARETO
 from bqvi.variational_bmc import stopping
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, WEIGHTS
 from bqvi.variational_bmc.state import Row
