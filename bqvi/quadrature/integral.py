@@ -190,10 +190,11 @@ def described(
     drawn: np.ndarray | slice = slice(None),
     **rest: Any,
 ) -> Integral:
-    """The result with nodes x (n, D), where f returned values (n, o), and its trace.
+    """The result with nodes and values.
 
     Parameters
     ----------
+    function : f. x : the nodes (n, D). returned : what it returned there, (n, o). rows : the trace.
     drawn : the nodes that are draws from the measure, of whose values the tail is described.
     rest : the other fields; by default the checks are those of an average of the draws.
     """
