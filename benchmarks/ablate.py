@@ -94,10 +94,10 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         return 0 if most == EXPLORATION.late else most
 
     def _of_frames(*arguments: Any) -> list[Any]:
-        return [other for other in whole(*arguments) if not other.other_threshold]
+        return [other for other in whole(*arguments) if other[1] == arguments[2].threshold]
 
     def _of_thresholds(*arguments: Any) -> list[Any]:
-        return [other for other in whole(*arguments) if not other.other_frame]
+        return [other for other in whole(*arguments) if other[0] is arguments[2].frame]
 
     nobody = np.zeros(0, int)
     return {

@@ -1,24 +1,35 @@
-"""Maximisation of the user's log joint ("climb"), by an optimiser that reuses evaluations and makes new ones.
+"""Maximisation of the user's log joint ("climb"), and Laplace's Gaussian at the mode that a climb reaches.
 
     x  ->  its row among the evaluations, made if it is new  ->  -value, -gradient  ->  the optimiser  ->  x
                                                              ->  `Ends`, `within`   ->  the end
 
-The optimiser is L-BFGS where there are gradients, and COBYQA (Ragonneau and Zhang 2024) for values alone. A
-climb is deterministic. One that was cut short, or that had to request values (`Asking`), is run again from
+The optimiser is L-BFGS where there are gradients, and COBYQA (Ragonneau and Zhang 2024) for values alone.
+
+    the start  ->  a climb from it  ->  the curvature at the mode  ->  Newton steps
+    `LaplaceSearch`
+
+The curvature is a difference of gradients for each axis; from values alone, second differences along the
+axes. In directions where the log joint is not concave, the widths are 1; where the log joint fails at the
+start, Sobol points of boxes around it follow.
+
+Both are deterministic. One that was cut short, or that had to request values (`Asking`), is run again from
 its start and looks up all points that have been evaluated, so that only the evaluations have to be kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import scipy.optimize
 
-from bqvi.calls.settings import CLIMB
+from bqvi.calls.settings import CLIMB, LAPLACE, LaplaceSearchSettings
 from bqvi.calls.table import AsksError, Evaluations, rows_of
+from gp.laplace import LaplaceGaussian
+from gp.low_discrepancy import scrambled_sobol
 
 _WORST = 1e10
 """The objective of the optimiser at a point where the log joint failed, in nats."""
@@ -190,3 +201,210 @@ class _Climb:
         if self._last - intermediate_result.fun < self._ends.gain:
             raise _EndedError("gain")
         self._last = intermediate_result.fun
+
+
+_FLAT = 1e-8
+"""The curvature below which the log joint counts as flat."""
+
+
+class _EndError(Exception):
+    """Raised to end the search."""
+
+
+class LaplaceSearch:
+    """A search in coordinates (D,) in which a Gaussian at the start has unit covariance.
+
+    Parameters
+    ----------
+    made : the evaluations so far.
+    evaluate : a function of points (m, D) that evaluates them and returns all evaluations so far; None where
+        the budget or the time does not allow it.
+    start : the first point (D,). settings : of the search.
+    """
+
+    def __init__(
+        self,
+        made: Evaluations,
+        evaluate: Callable[[np.ndarray], Evaluations | None],
+        start: np.ndarray,
+        settings: LaplaceSearchSettings = LAPLACE,
+    ) -> None:
+        self.made, self._evaluate, self._start, self._settings = made, evaluate, start, settings
+        self._gaussian = LaplaceGaussian(np.ones(len(start)), np.eye(len(start)))
+        self._modes: list[int] = []
+        self._curved = False
+        self._design = np.zeros(0, int)
+
+    def laplace(self, room: float) -> tuple[np.ndarray, np.ndarray]:
+        """The mode (D,) and the covariance (D, D) of Laplace's approximation.
+
+        Where ``room``, the number of evaluations that the search may make, does not suffice for a difference
+        of gradients along each axis, the curvature is estimated from the gradients that are known. Where the
+        log joint is finite nowhere, or the budget ends first, it is the identity.
+        """
+        before, measured = len(self.made), False
+        with suppress(_EndError):
+            self._explore()
+            self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
+            left = room - (len(self.made) - before)
+            if self.made.gradients is None or left >= len(self._start):
+                self._curve()
+                measured = True
+                self._newton()
+        if not measured and self._modes and self.made.gradients is not None:
+            self._from_climb()
+        return self._approximation()
+
+    def refined(self, other: LaplaceSearch) -> tuple[np.ndarray, np.ndarray]:
+        """The mode (D,), by Newton steps from the start with the covariance (D, D) of another search."""
+        self._gaussian, self._curved = other._gaussian, other._curved
+        with suppress(_EndError):
+            self._modes = [int(self.rows(self._start[None])[0])]
+            self._newton()
+        return self._approximation()
+
+    @property
+    def mode(self) -> int | None:
+        """The row of the mode, or of the highest value without one; None without evaluations."""
+        good = np.where(self.made.good, self.made.values, -np.inf)
+        return self._modes[0] if self._modes else int(np.argmax(good)) if len(good) else None
+
+    def _approximation(self) -> tuple[np.ndarray, np.ndarray]:
+        mode = self._start if self.mode is None else self.made.points[self.mode]
+        return mode, self._gaussian.covariance
+
+    def rows(self, points: np.ndarray) -> np.ndarray:
+        """The rows of the points (m, D) among the evaluations; missing evaluations are made."""
+        found = rows_of(self.made.points, points)
+        if (found < 0).any():
+            if not self.evaluate(points[found < 0]):
+                raise _EndError
+            found = rows_of(self.made.points, points)
+        return found
+
+    def evaluate(self, points: np.ndarray) -> bool:
+        """Evaluate at further points (m, D); False where the budget does not allow it."""
+        made = self._evaluate(points)
+        self.made = self.made if made is None else made
+        return made is not None
+
+    def _curve(self) -> None:
+        """Laplace's Gaussian from differences along each axis."""
+        along = self._along if self.made.gradients is None else self._along_gradient
+        if self.made.gradients is not None:
+            self._from_climb()
+        self._bend(np.array([along(self._modes[0], i) for i in range(len(self._start))]))
+
+    def _from_climb(self) -> None:
+        """Laplace's Gaussian from a multiple of I and the gradients' changes to the mode, the nearest last.
+
+        Each change is an update of BFGS (Nocedal and Wright 2006, eq. 6.19). The multiple is the curvature
+        along the nearest, not theirs (eq. 6.20).
+        """
+        made, mode, slopes = self.made, self._modes[0], self.made.gradients
+        assert slopes is not None  # `laplace` has gradients
+        steps, falls = made.points[made.good] - made.points[mode], slopes[mode] - slopes[made.good]
+        along = np.einsum("nd,nd->n", steps, falls)
+        order = np.argsort(-np.square(steps).sum(1))
+        order = order[along[order] > 0.0]
+        if not len(order):
+            return
+        nearest = order[-1]
+        curvature = np.eye(len(self._start)) * float(along[nearest] / np.square(steps[nearest]).sum())
+        for i in order:
+            product = curvature @ steps[i]
+            curvature -= np.outer(product, product) / float(steps[i] @ product)
+            curvature += np.outer(falls[i], falls[i]) / along[i]
+        self._bend(curvature)
+
+    def _bend(self, curvature: np.ndarray) -> None:
+        self._gaussian, self._curved = LaplaceGaussian.of(curvature, _FLAT, 1.0)
+
+    def _explore(self) -> None:
+        """Evaluate the start and, where it fails, Sobol points of boxes around it."""
+        dimension, boxes = len(self._start), self._settings.boxes
+        count = dimension + 3
+        cube = 2.0 * scrambled_sobol(dimension, (1 + len(boxes)) * count, 0) - 1.0
+        self._design = self.rows(self._start[None])
+        for part, size in enumerate(boxes, start=1):
+            if not self.made.failed[self._design].all():
+                return
+            more = self._start + size * cube[part * count : (part + 1) * count]
+            self._design = np.concatenate([self._design, self.rows(more)])
+        if self.made.failed[self._design].all():
+            raise _EndError
+
+    def _climbed(self, row: int) -> int:
+        """The row of the best point of a climb from ``row``."""
+        dimension, settings = len(self._start), self._settings
+        by_slopes = self.made.gradients is not None
+        # a climb with gradients goes on after a point that gains little: a mode need not be a typical point
+        ends = Ends(3 * dimension + 15, settings.gain) if by_slopes else Ends.of_values(dimension, 0.5)
+        rows = climb(self, self.made.points[row], ends).rows
+        return rows[int(np.argmax(self.made.values[list(rows)]))]
+
+    def _newton(self) -> None:
+        """Make Newton steps with Laplace's curvature while each gains more than the criterion of a climb."""
+        for _ in range(5):
+            slopes, mode = self.made.gradients, self._modes[0]
+            if slopes is None or not self._curved:
+                return
+            step = self._gaussian.covariance @ slopes[mode]
+            if not 0.5 * float(step @ slopes[mode]) > self._settings.gain:
+                return
+            row = int(self.rows((self.made.points[mode] + step)[None])[0])
+            if not self.made.values[row] > self.made.values[mode]:
+                return
+            self._modes[0] = row
+
+    def _along_gradient(self, mode: int, i: int) -> np.ndarray:
+        """Row i of the negative Hessian, from the gradients at the mode and at a step along axis i."""
+        towards = -1.0 if self.made.points[mode][i] > 0.0 else 1.0
+
+        def curvature(step: float) -> tuple[np.ndarray, float] | None:
+            row = int(self.rows(self._stepped(mode, i, (towards * step,)))[0])
+            slopes = self.made.gradients
+            if slopes is None or not self.made.good[row]:
+                return None
+            found = (slopes[mode] - slopes[row]) / (towards * step)
+            return found, float(found[i])
+
+        first = 0.5
+        if self._curved:
+            first = self._settings.sds / float(np.sqrt(self._gaussian.curvature_along(i)))
+        return self._measured(curvature, first)
+
+    def _along(self, mode: int, i: int) -> np.ndarray:
+        """Row i of the negative Hessian, zero off the diagonal, from values on both sides of the mode."""
+
+        def curvature(step: float) -> tuple[np.ndarray, float] | None:
+            rows = self.rows(self._stepped(mode, i, (step, -step)))
+            if self.made.failed[rows].any():
+                return None
+            found = float((self.made.values[mode] - self.made.values[rows]).sum()) / step**2
+            return found * np.eye(len(self._start))[i], found
+
+        return self._measured(curvature, 0.5)
+
+    def _stepped(self, mode: int, i: int, steps: tuple[float, ...]) -> np.ndarray:
+        return np.asarray(self.made.points[mode] + np.outer(steps, np.eye(len(self._start))[i]))
+
+    def _measured(
+        self, curvature: Callable[[float], tuple[np.ndarray, float] | None], step: float
+    ) -> np.ndarray:
+        """The result of ``curvature`` for a step of about `sds`, where ``step`` is the first."""
+        aim, found = self._settings.sds, np.zeros(len(self._start))
+        for _ in range(4):
+            measured = curvature(step)
+            if measured is None:
+                step *= 0.2  # one that failed
+                continue
+            found, along = measured
+            # a curvature is used if the log joint falls by this over the step, nats
+            if 0.05 * aim**2 < 0.5 * along * step**2 < 4.0 * aim**2:
+                break
+            if along < _FLAT:
+                step *= 4.0
+            else:
+                step = min(max(aim * along**-0.5, 0.01 * step), 1e3)
+        return found

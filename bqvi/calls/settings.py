@@ -54,7 +54,7 @@ class GradientCheckSettings:
 
 @dataclass(frozen=True)
 class LaplaceSearchSettings:
-    """Settings of the search for Laplace's Gaussian (:mod:`laplace_search`)."""
+    """Settings of the search for Laplace's Gaussian (:mod:`climb`)."""
 
     gain: float = 0.1
     """The nats that a climb with gradients has to gain in its latest steps to continue."""

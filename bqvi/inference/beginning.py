@@ -2,7 +2,7 @@
 
     q  ->  climb from the best evaluation  ->  curvature at the end, Newton steps  ->  q by Laplace's formula
 
-The search (:mod:`bqvi.calls.laplace_search`) is in units of q. It is a step of the run, whose evaluations
+The search (:mod:`bqvi.calls.climb`) is in units of q. It is a step of the run, whose evaluations
 count; one that was cut short is made again.
 
 A run of 'bq' keeps its evaluations, and looks for another q as long as its q is not near the posterior: where
@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Account, EvaluationError, Evaluations
+from bqvi.calls.climb import LaplaceSearch
 from bqvi.calls.faults import is_numerical
-from bqvi.calls.laplace_search import LaplaceSearch
 from bqvi.calls.settings import LAPLACE, LaplaceSearchSettings
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import BayesianQuadrature

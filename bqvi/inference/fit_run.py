@@ -1,4 +1,14 @@
-"""A fit as a run: the engine of :mod:`loop`, whose last step is the closing record."""
+"""A fit as a run: the engine of :mod:`loop`, whose last step is the closing record.
+
+A fit may return points to evaluate and take their values in any order (`bqvi.runs.Steps`):
+
+    told --beginning--> next points | q       one after the other (`beginning`), before the first step
+    told --estimator--> gradient --> q        once the new values suffice for a step, or no point is pending
+    q, memory --process | pending, told--> next points
+
+Points without values, and values that no step has used yet, condition the variances of the process and not
+its mean. It is then determined by the seed and by the order in which values return between proposals.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +32,19 @@ from bqvi.calls import (
     Function,
     Ledger,
     StepEvaluations,
+    Told,
     Unfinished,
 )
 from bqvi.calls.cliffs import nothing_above
 from bqvi.calls.function import AUTODIFF
 from bqvi.calls.gradient_check import require_consistent
-from bqvi.calls.table import matched
+from bqvi.calls.table import matched, rows_of
 from bqvi.families import GaussianMixture
-from bqvi.gradients import RememberingEstimator
-from bqvi.gradients.evaluations import caller_of, differentiable
+from bqvi.gradients import BayesianQuadrature, RememberingEstimator
+from bqvi.gradients.evaluations import caller_of, differentiable, is_as_stated
 from bqvi.gradients.gradient import Anchor
 from bqvi.gradients.settings import DESIGN
 from bqvi.gradients.whitened import WhitenedFrame
-from bqvi.inference.asked import account_of, asking, beginning_of, chosen, due, require_asked
 from bqvi.inference.beginning import begins, begun
 from bqvi.inference.choices import identity
 from bqvi.inference.convergence import Settled, has_converged, is_tested, judged, tried
@@ -297,9 +307,27 @@ class FitRun:
     def pending(self, state: LoopState) -> np.ndarray:
         """Points (m, D) that were chosen and have no values yet.
 
-        TypeError or ValueError where none can be asked for.
+        TypeError or ValueError where they cannot be evaluated outside of the fit, one at a time.
         """
-        require_asked(self.problem, self.records.monitor)
+        estimator, model, monitor = self.problem.estimator, self.problem.model, self.records.monitor
+        if not isinstance(estimator, BayesianQuadrature) or not estimator.memory:
+            raise TypeError(
+                f"points of a fit by {type(estimator).__name__} cannot be asked for, nor kept under way by "
+                "workers; use method='bq', a BayesianQuadrature that keeps its evaluations"
+            )
+        if not is_as_stated(model):
+            raise TypeError(
+                f"model is a {type(model).__name__}; points can be asked for, and kept under way by workers, "
+                "of a LogJoint"
+            )
+        if monitor.cost:
+            raise ValueError(
+                f"elbo_samples is {monitor.samples}; a fit that is asked for points, or keeps workers busy, "
+                "takes the ELBO from the evaluations it has: leave it out"
+            )
+        return self._pending(state)
+
+    def _pending(self, state: LoopState) -> np.ndarray:
         return state.pending.reshape(-1, self.first.q.dimension)
 
     def with_more(self, state: LoopState, count: int) -> LoopState:
@@ -312,27 +340,49 @@ class FitRun:
         try:
             state = self._with_told(state)
         except AsksError as asks:
-            state, count = asking(state, asks.points), 0
+            pending, count = self._pending(state), 0
+            further = asks.points[rows_of(pending, asks.points) < 0]
+            state = replace(state, pending=np.concatenate([pending, further]))
         self._asked_at = time.perf_counter()
         if self._reason(state) is None:
-            return chosen(self.problem, state, count, self.budget_of(state))
+            return self._chosen(state, count)
         if len(state.pending) or self.finished(state) is not None:
             return state
         return self.step(state)  # this step makes the closing record
+
+    def _chosen(self, state: LoopState, count: int) -> LoopState:
+        """The state with ``count`` further pending points; at first with those of the first step."""
+        estimator, pending = self.problem.estimator, self._pending(state)
+        assert isinstance(estimator, BayesianQuadrature)  # `pending` refuses others
+        known = [] if state.unfinished is None else [state.unfinished.points]
+        waiting = np.concatenate([*known, pending])
+        if not len(state.memory) and not len(waiting):
+            count = max(count, self.budget_of(state).room(estimator.count(state.q.dimension, state.memory)))
+        if not count:
+            return state
+        points, memory = estimator.asked(self.problem.model, state.q, count, state.rng, state.memory, waiting)
+        return replace(state, memory=memory, pending=np.concatenate([pending, points]))
 
     def _with_told(self, state: LoopState) -> LoopState:
         """The state after the search of the beginning, a test of its claim, or a step if one is due."""
         if self._reason(state) is not None:
             return state
+        told, ledger = state.unfinished, Ledger(state.q.dimension)
+        told = Evaluations.none(state.q.dimension) if told is None else told
+        ledger.enter(told)
+        asking = Account(ledger, unfinished=Told(told))  # an `AsksError` asks for points without values
         if begins(state):
             problem = affordable(self.problem, state, self._remaining(state))
             assert problem is not None  # as there is no reason to end
-            return self._begun(problem, state, beginning_of(state))
+            return self._begun(problem, state, asking)
         state = self._judged(state)
-        found = self._tried(self.problem, state, beginning_of(state))
-        if found is not state or not due(self.problem, state):
+        found = self._tried(self.problem, state, asking)
+        assert isinstance(self.problem.estimator, BayesianQuadrature)  # `pending` refuses others
+        enough = self.problem.estimator.count(state.q.dimension, state.memory)
+        if found is not state or not len(told) or (len(state.pending) and len(told) < enough):
             return found
-        account = account_of(state)
+        # a step that makes a record alone leaves these evaluations for the next one
+        account = Account(ledger, given=told)
         return self._stepped(self.problem, replace(state, unfinished=None), self.records, account)
 
     def _budget(self, state: LoopState, reserve: int = 0) -> Budget:

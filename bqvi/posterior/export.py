@@ -1,4 +1,4 @@
-"""Export of a posterior to ArviZ: a tree of data sets, each with dimensions chain and draw first.
+"""Export of a posterior. For ArviZ it is a tree of data sets, each with dimensions chain and draw first.
 
     posterior                 the variables of the model, with its coords and dims
     unconstrained_posterior   the unconstrained parameters of the run, where a model was given
@@ -7,7 +7,7 @@
 
 ArviZ 1.x accepts the tree; of ArviZ 0.x, where that is installed, `as_arviz` makes its InferenceData.
 `Posterior.to_netcdf` writes the tree to a file that ``arviz.from_netcdf`` of both versions reads. Both need
-the extra ``arviz`` (ArviZ, xarray, h5netcdf).
+the extra ``arviz`` (ArviZ, xarray, h5netcdf). The density is exported as a distribution of torch.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from gp.imports import needing
 
 if TYPE_CHECKING:
     import xarray
+    from torch import distributions
 
     from bqvi.calls.target_model import TargetModel
     from bqvi.posterior.posterior import Posterior
@@ -101,3 +102,39 @@ def _labels(model: TargetModel | None, dims: tuple[str, ...], shape: tuple[int, 
         dim: np.asarray(given[dim]) if len(given.get(dim, ())) == count else np.arange(count)
         for dim, count in zip(dims, shape, strict=True)
     }
+
+
+def torch_distribution(posterior: Posterior) -> distributions.Distribution:
+    """The density q over the D free parameters as a torch distribution, in float64.
+
+    It is a mixture in the charts' coordinates, with a transform for each. A periodic parameter is in the
+    period around the middle of its plausible interval and is not wrapped.
+    """
+    with needing():
+        import torch
+        from torch import distributions as of
+        from torch.distributions import transforms as to
+
+    def transform(name: str, low: float, high: float) -> to.Transform:
+        if name == "above":
+            return to.ComposeTransform([to.ExpTransform(), to.AffineTransform(low, 1.0)])
+        if name == "below":
+            flipped = to.AffineTransform(0.0, -1.0)
+            return to.ComposeTransform([flipped, to.ExpTransform(), to.AffineTransform(high, -1.0)])
+        if name == "between":
+            normal = of.Normal(*torch.eye(2, dtype=torch.float64)[1])
+            scaled = to.AffineTransform(low, high - low)
+            return to.ComposeTransform([to.CumulativeDistributionTransform(normal), scaled])
+        return to.identity_transform
+
+    coordinates, q = posterior.coordinates, posterior.q
+    to_charts = coordinates.to_charts
+    means, factors = to_charts.from_standard(q.means), to_charts.scale @ q.factors
+    mixture = of.MixtureSameFamily(
+        of.Categorical(torch.as_tensor(q.weights)),
+        of.MultivariateNormal(torch.as_tensor(means), scale_tril=torch.as_tensor(factors)),
+    )
+    columns = [to.IndependentTransform(transform(*chart), 1) for chart in coordinates.charts()]
+    if all(name == "line" for name, _, _ in coordinates.charts()):
+        return mixture
+    return of.TransformedDistribution(mixture, [to.CatTransform(columns, dim=-1, lengths=[1] * len(columns))])

@@ -6,8 +6,16 @@ posteriors. The posterior itself is a `bqvi.posterior.Posterior`.
 
 from bqvi.importance import Smoothed, psis
 from bqvi.runs import Trace
-from bqvi.variational_bmc.diagnostics import Agreement, PosteriorCheck, advice, agreement, check
-from bqvi.variational_bmc.distances import gskl, mmtv, total_variation
+from bqvi.variational_bmc.diagnostics import (
+    Agreement,
+    PosteriorCheck,
+    advice,
+    agreement,
+    check,
+    gskl,
+    mmtv,
+    total_variation,
+)
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.run import vbmc
 

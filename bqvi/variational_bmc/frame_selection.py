@@ -136,14 +136,14 @@ def selected(state: State, frame: Frame, psi: np.ndarray | None, step: Inference
         # maximum.
         best = max(best, Candidate(frame, threshold, data, *fit(data, None, 2 * iterations)))
     for other in _alternatives_due(state, step, best, first):
-        trial = _shaped_data(state, other.frame, other.threshold, step.settings)
-        if not other.other_frame and np.array_equal(trial.values, data.values):
+        trial = _shaped_data(state, *other, step.settings)
+        if other[0] is frame and np.array_equal(trial.values, data.values):
             continue
-        start = None if other.other_frame else psi
-        found = Candidate(other.frame, other.threshold, trial, *fit(trial, start, FITTING.first_iterations))
+        start = psi if other[0] is frame else None
+        found = Candidate(*other, trial, *fit(trial, start, FITTING.first_iterations))
         if found.evidence > best.evidence - FITTING.behind:
             fitted = fit(trial, found.psi, 2 * iterations - FITTING.first_iterations)
-            best = max(best, Candidate(other.frame, other.threshold, trial, *fitted))
+            best = max(best, Candidate(*other, trial, *fitted))
     return best
 
 
@@ -177,19 +177,9 @@ def _turn(state: State, step: InferenceStep, each: int) -> tuple[int, int]:
     return turns, 0 if step.final else since
 
 
-@dataclass(frozen=True, eq=False)
-class _Alternative:
-    """A frame and a threshold of which at least one is not the present one."""
-
-    frame: Frame
-    threshold: float
-    other_frame: bool
-    other_threshold: bool
-
-
 def _alternatives_due(
     state: State, step: InferenceStep, present: Candidate, first: bool
-) -> list[_Alternative]:
+) -> list[tuple[Frame, float]]:
     """The frames and thresholds that are compared at this step with the present ones.
 
     =================================  ===========================  ========================================
@@ -220,23 +210,18 @@ def _alternatives_due(
     others = _alternatives(state, present.frame, present.threshold)
     if first or not with_gradients:
         return others
-    others = [other for other in others if not (other.other_frame and other.other_threshold)]
+    others = [(one, r) for one, r in others if one is present.frame or r == present.threshold]
     return others if step.final else [others[turn % len(others)]]
 
 
-def _alternatives(state: State, frame: Frame, threshold: float) -> list[_Alternative]:
+def _alternatives(state: State, frame: Frame, threshold: float) -> list[tuple[Frame, float]]:
     """All other pairs of a frame, along the axes or rotated by the correlations, and a threshold."""
     frames, dimension = [frame], len(frame.shift)
     if state.mean is not None and state.covariance is not None:
         kind = alternative(state.mean, state.covariance, frame, state.within)
         frames += [kind] if kind is not None else []
     thresholds = (CLIFFS.shallowest + 0.5 * dimension, SHAPING.deep * dimension, SHAPING.deepest * dimension)
-    pairs = [
-        _Alternative(one, r, place > 0, r != threshold)
-        for place, one in enumerate(frames)
-        for r in thresholds
-    ]
-    return [pair for pair in pairs if pair.other_frame or pair.other_threshold]
+    return [(one, r) for one in frames for r in thresholds if one is not frame or r != threshold]
 
 
 def next_frame(state: State) -> Frame:

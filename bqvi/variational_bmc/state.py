@@ -6,8 +6,10 @@ The state consists of arrays and numbers, so that it is saved without pickles an
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import nan
+from typing import Any
 
 import numpy as np
 
@@ -107,20 +109,9 @@ class Row:
         return math.sqrt(max(self.log_evidence_sd**2 - self.unseen**2, 0.0))
 
 
-@dataclass(frozen=True, eq=False)
-class Known:
-    """The fields of `State` before its latest evaluations."""
-
-    frame: Frame
-    psi: np.ndarray | None
-    q: DiagonalMixture | None
-    threshold: float | None
-    mean: np.ndarray | None
-    covariance: np.ndarray | None
-    within: np.ndarray | None
-    floor: float
-    fitted_at: int
-    scaled_at: int
+_KNOWN = (
+    "frame", "psi", "q", "threshold", "mean", "covariance", "within", "floor", "fitted_at", "scaled_at",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +152,7 @@ class State:
     scaled_at : the number of evaluations when another map of scales was last tried.
     fits_at : the number of evaluations at the first fit of a step whose exploration was cut short, or 0.
     rows : the records. seconds : the duration so far.
-    before : the fields before the last record, from which the thorough estimate of the end starts.
+    before : the fields `known` before the last record, from which the thorough estimate of the end starts.
     exploration : the result of exploration.
     compared : the number of points of the latest test of convergence.
     tested : the number of evaluations of the record that it tests, or 0.
@@ -188,7 +179,7 @@ class State:
     fits_at: int = 0
     rows: tuple[Row, ...] = ()
     seconds: float = 0.0
-    before: Known | None = None
+    before: Mapping[str, Any] | None = None
     exploration: Explored = UNEXPLORED
     compared: int = 0
     tested: int = 0
@@ -221,9 +212,9 @@ class State:
         return bool(self.rows) and self.rows[-1].n_evaluations == len(self)
 
     @property
-    def known(self) -> Known:
+    def known(self) -> Mapping[str, Any]:
         """The fields that are determined by the evaluations."""
-        return Known(**{name: getattr(self, name) for name in _KNOWN})
+        return {name: getattr(self, name) for name in _KNOWN}
 
     @property
     def begun(self) -> State:
@@ -237,11 +228,7 @@ class State:
         """The state before its last record."""
         if not self.recorded or self.before is None:
             return self
-        known = {name: getattr(self.before, name) for name in _KNOWN}
-        return replace(self, **known, rows=self.rows[:-1], before=None)
-
-
-_KNOWN = tuple(_part.name for _part in fields(Known))
+        return replace(self, **self.before, rows=self.rows[:-1], before=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,22 +288,14 @@ def with_pending(state: State, points: np.ndarray, predicted: np.ndarray | None 
 def prediction_error(state: State) -> float:
     """The mean squared standardised error of the latest predictions, shrunk towards 1 as by 4 more.
 
-    `PredictionSettings` has the number of predictions, and the largest error that each counts as.
-    """
-    gaps, variances = _latest_errors(state)
-    squares = np.minimum(gaps**2 / variances, PREDICTIONS.largest_error)
-    return float((4.0 + squares.sum()) / (4.0 + len(squares)))
-
-
-def _latest_errors(state: State) -> tuple[np.ndarray, np.ndarray]:
-    """The latest values less their predictions, and the variances of these, (m,) each.
-
-    Points of an answer widened do not count, as they may lie where there is no mass (:mod:`stopping`).
+    `PredictionSettings` has the number of predictions, and the largest error that each counts as. Points of
+    an answer widened do not count, as they may lie where there is no mass (:mod:`stopping`).
     """
     gaps = state.evaluations.censored.values - state.predicted[:, 0]
     counts = np.isfinite(gaps) & (state.predicted[:, 2] != -np.inf)
     latest = np.flatnonzero(counts)[-PREDICTIONS.remembered :]
-    return gaps[latest], state.predicted[latest, 1]
+    squares = np.minimum(gaps[latest] ** 2 / state.predicted[latest, 1], PREDICTIONS.largest_error)
+    return float((4.0 + squares.sum()) / (4.0 + len(squares)))
 
 
 def total_variation(state: State) -> tuple[float, int]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bqvi.calls import AsksError, Budget, Caller, Coordinates, Evaluations, Ledger, require_good
-from bqvi.calls.climb import Asking, Evaluating
+from bqvi.calls.climb import Asking
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.calls.table import rows_of
 from bqvi.posterior import of_model
@@ -39,7 +39,6 @@ from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
     InferenceStep,
-    Known,
     Row,
     Settings,
     State,
@@ -55,8 +54,7 @@ from gp.user_warnings import warn_user_of_each
 
 DOOR = "vbmc"
 RECORDS = named(
-    State, Evaluations, Frame, Scaling, UserUnits, DiagonalMixture, Row, Explored, Known, Coordinates,
-    CheapModel,
+    State, Evaluations, Frame, Scaling, UserUnits, DiagonalMixture, Row, Explored, Coordinates, CheapModel,
 )  # fmt: skip
 """The classes of a saved run."""
 
@@ -205,7 +203,12 @@ class VBMCRun:
         if most:
             source = _Exploring(self, state, len(begun)) if calls else Asking(state.evaluations.censored)
             try:
-                found = self.explored(source, fitted, estimate, most)
+                log_evidence = estimate.found.log_evidence + fitted.frame.log_volume
+                modes = Modes.of(estimate.surrogate, estimate.q, fitted.frame, log_evidence)
+                sequence = design(self.target.dimension, 512, self.seed)
+                noise_sd = math.sqrt(observation_noise(fitted, estimate))
+                surprising = _surprising(fitted, estimate, modes)
+                found = explore(source, modes, sequence, most, noise_sd, surprising)
                 row = record(begun, replace(fitted, exploration=found), estimate)
                 reached = replace(reached, exploration=found, rows=(*begun.rows, row))
             except AsksError as asks:
@@ -334,21 +337,6 @@ class VBMCRun:
     def tolerance(self) -> float:
         """The tolerance of the log evidence, nats, by which convergence is judged."""
         return CONVERGENCE.tolerance if self.limits.tolerance is None else self.limits.tolerance
-
-    def explored(self, source: Evaluating, fitted: State, estimate: Estimate, most: int) -> Explored:
-        """The result of an exploration.
-
-        Parameters
-        ----------
-        source : the source of evaluations.
-        fitted, estimate : the state and the estimate from the evaluations before it.
-        most : the largest number of its points.
-        """
-        log_evidence = estimate.found.log_evidence + fitted.frame.log_volume
-        modes = Modes.of(estimate.surrogate, estimate.q, fitted.frame, log_evidence)
-        sequence = design(self.target.dimension, 512, self.seed)
-        noise_sd = math.sqrt(observation_noise(fitted, estimate))
-        return explore(source, modes, sequence, most, noise_sd, _surprising(fitted, estimate, modes))
 
     def seed_at(self, state: State, *more: int) -> int:
         """The seed of the step that fits to the evaluations of ``state``; of another choice by ``more``."""

@@ -9,7 +9,7 @@ evidence, its moments and independent draws. Their sources:
     banana         a rule on a fine grid of the box; draws from its cells
     logistic       569 tumours, 5 coefficients: constants, by importance sampling, see their docstring
 
-Distances from them are measured by `mmtv` and `gskl` (see `bqvi.variational_bmc.distances`).
+Distances from them are measured by `mmtv` and `gskl` (see `bqvi.variational_bmc.diagnostics`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import expit, log_expit, logsumexp
 from scipy.stats import multivariate_t, qmc
 
-from bqvi.variational_bmc.distances import gskl, mmtv
+from bqvi.variational_bmc.diagnostics import gskl, mmtv
 from gp.measures import GaussianMixture
 
 __all__ = [

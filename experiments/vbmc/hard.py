@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 import bqvi
-from bqvi.variational_bmc.distances import gskl, mmtv
+from bqvi.variational_bmc.diagnostics import gskl, mmtv
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import (

@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 
 import bqvi
-from bqvi.variational_bmc.distances import gskl, mmtv
+from bqvi.variational_bmc.diagnostics import gskl, mmtv
 from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 import bqvi
-from bqvi.variational_bmc.distances import gskl
+from bqvi.variational_bmc.diagnostics import gskl
 from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,

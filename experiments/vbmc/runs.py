@@ -6,7 +6,7 @@ A row for each number of evaluations at which a posterior was recorded:
 
     error       log_evidence - ln Z, nats
     sd          its standard deviation, as the method reports it
-    mmtv, gskl  distances to the exact posterior (`bqvi.variational_bmc.distances`), from 20,000 draws and
+    mmtv, gskl  distances to the exact posterior (`bqvi.variational_bmc.diagnostics`), from 20,000 draws and
                 from moments
     seconds of the method since its start; those of the log joints are negligible
 
@@ -28,7 +28,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 import bqvi
-from bqvi.variational_bmc.distances import gskl, mmtv
+from bqvi.variational_bmc.diagnostics import gskl, mmtv
 from experiments.harness import drawing
 from experiments.problems.known_posteriors import (
     Problem,

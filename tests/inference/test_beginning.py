@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bqvi
-from bqvi.calls.laplace_search import LaplaceSearch
+from bqvi.calls.climb import LaplaceSearch
 from bqvi.calls.settings import LAPLACE
 from bqvi.calls.table import Evaluations
 from bqvi.families import DiagonalGaussian, Gaussian

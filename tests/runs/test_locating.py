@@ -6,7 +6,7 @@ import pytest
 import bqvi
 from bqvi.adapters import TargetModel
 from bqvi.calls import Caller, Evaluations, Function
-from bqvi.calls.laplace_search import LaplaceSearch
+from bqvi.calls.climb import LaplaceSearch
 from bqvi.calls.settings import LAPLACE
 from bqvi.runs import RunError
 from gp.measures import Gaussian
