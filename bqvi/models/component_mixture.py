@@ -183,8 +183,7 @@ class Mixture:
         k = len(log_weights)
         expected = expectations_of(self.components, theta[self.components.name], k)
         joint = ExpectedLogJoint(self.components, expected, log_weights)
-        incomplete = self.components.by_pattern and has_missing(data)
-        return joint.summed(data, None, k, incomplete)[2] + self.log_base_measure(data)
+        return joint.summed(data, None, k, joint.incomplete(data))[2] + self.log_base_measure(data)
 
     def component_log_joint(self, theta: Mapping[str, Array], rows: Array) -> Array:
         """ln p(x_n, z_n = k | theta) - ln h(x_n), (L, S, K), of L draws of theta and S ``rows``.

@@ -331,18 +331,23 @@ class ExpectedLogJoint:
 
     def statistics(self, rows: np.ndarray, r: np.ndarray) -> Values:
         """The natural parameters added by ``rows`` (N, D) with responsibilities ``r`` (N, K)."""
+        own = tuple(x[: r.shape[1]] for x in self.expected)
 
-        def of_pattern(index: Any, block: np.ndarray, shown: np.ndarray | None) -> Values:
+        def of_pattern(index: Any, block: Data, shown: np.ndarray | None) -> Values:
             affine, part = self.affine(shown), r[index]
             table = lifted(block if affine.shift is None else block - affine.shift, affine.lift)
-            return self.components.statistics(part.sum(0), part.T @ table, self.expected, shown)
+            return self.components.statistics(part.sum(0), part.T @ table, own, shown)
 
-        return total(of_pattern(*group) for group in groups(rows, True))
+        return total(of_pattern(*group) for group in groups(rows, self.incomplete(rows)))
+
+    def incomplete(self, rows: Data) -> bool:
+        """Whether ``rows`` have missing columns for which each pattern takes a pass of its own."""
+        return self.components.by_pattern and has_missing(rows)
 
     def rho(self, rows: Data) -> np.ndarray:
         """(N, K)."""
         out = np.empty((n_rows(rows), len(self.log_weights)))
-        for index, block, shown in groups(rows, self.components.by_pattern and has_missing(rows)):
+        for index, block, shown in groups(rows, self.incomplete(rows)):
             out[index] = self.affine(shown).rho(block)
         return out
 

@@ -67,9 +67,7 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
         model: Any = Weighted(self._model(len(data[0])), "sample_weight")
         found = self._fitted(model, data, method="cavi", family=self._family, record=1)
         first, left = found, self.max_iter - found.state.iteration
-        # A shared covariance is updated from complete rows only.
-        incomplete = self.covariance_type == "tied" and found.problem.model.model.incomplete
-        if left > 0 and getattr(self, "merge", False) and not incomplete:
+        if left > 0 and getattr(self, "merge", False):
             model = found.problem.model
             begin = {"start_from": merged(model.model, found.q, *data), "steps": left, "starts": 1, "seed": 0}
             found = self._fitted(model, data, method="cavi", family=self._family, record=1, **begin)
@@ -195,7 +193,7 @@ class BayesianGaussianMixture(_Mixture):
     prior_mean, prior_strength, prior_scale, prior_dof : the prior of the components; None to compute it from
         the data
     merge : whether components that share one cluster are merged where this raises the bound and iterations
-        are left; not for a tied covariance with missing values
+        are left
     max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as for `GaussianMixture`
 
     Examples
@@ -242,7 +240,7 @@ class DirichletProcessMixture(_Mixture):
     covariance_type : 'full', 'tied', 'diag' or 'spherical'
     concentration : alpha, a number; or the (shape, rate) of a gamma prior, to infer alpha
     merge : whether components that share one cluster are merged where this raises the bound and iterations
-        are left; not for a tied covariance with missing values
+        are left
     max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as for `GaussianMixture`
 
     Examples

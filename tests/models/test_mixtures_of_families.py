@@ -398,12 +398,16 @@ def test_merges_join_what_is_one(shape, process):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8)
 
 
-def test_merges_of_a_shared_covariance_need_whole_rows():
+@pytest.mark.parametrize("shape", ["tied", "full"])
+def test_merges_join_rows_of_which_columns_are_missing(shape):
     x = np.random.default_rng(3).normal(size=(100, 2))
     x[4, 1] = np.nan
-    model = settled(GaussianMixture(6, "tied"), x)
-    with pytest.raises(ValueError, match="data has NaN and the components share"):
-        merged(model, bqvi.fit(model, x, steps=2).q, x)
+    model = settled(DirichletProcessMixture(shape, 6, tail="truncated"), x)
+    first = bqvi.fit(model, x, steps=5)
+    joined = merged(model, first.q, x)
+    assert elbo(model, joined, x) > first.elbo
+    before, after = (int((model.responsibilities(q, x).sum(0) > 1.0).sum()) for q in (first.q, joined))
+    assert after < before
 
 
 @pytest.mark.parametrize(
