@@ -1,18 +1,15 @@
 """Mixture of experts with a softmax gate (Jacobs et al. 1991), by generalised EM or variational Bayes.
 
-    z_n ~ softmax(G x_n),   y_n | z_n = k ~ N(w_k x_n, v_k),  or Bernoulli(sigmoid(w_k x_n))
+    z_n ~ softmax(G x_n),   y_n | z_n = k ~ N(w_k x_n, v_k)
 
-G has K - 1 rows, the last logit is 0. Neither the softmax nor the sigmoid is conjugate, so each is bounded by
-a quadratic in the logits a that touches it at a local parameter, whose best value is known (Boehning 1992;
-Jaakkola and Jordan 2000):
+G has K - 1 rows, the last logit is 0. The softmax is not conjugate, so it is bounded by a quadratic in the
+logits a that touches it at a local parameter, whose best value is known (Boehning 1992):
 
     ln sum_k exp a_k <= lse(psi) + g^T (a - psi) + (a - psi)^T H (a - psi) / 2,
-    psi = E a,   g = softmax(psi),   H = (I - 1 1^T / K) / 2;
-    ln sigmoid(a) >= ln sigmoid(xi) + (a - xi) / 2 - l (a^2 - xi^2),
-    xi^2 = E a^2,   l = tanh(xi / 2) / (4 xi).
+    psi = E a,   g = softmax(psi),   H = (I - 1 1^T / K) / 2.
 
 Given the local parameters, q(z_n), q(G) = N and q(w_k, v_k) are conjugate, and the ELBO is a bound on the
-evidence that never falls. At a point mass both quadratics touch at the point, so that with flat priors the
+evidence that never falls. At a point mass the quadratic touches at the point, so that with flat priors the
 ELBO is the log likelihood and the loop a generalised EM: the M step of the gate raises the likelihood without
 maximising it. Experts of another kind, as networks, are an `Experts` of the user's.
 """
@@ -26,14 +23,14 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 import scipy.spatial.distance
-from scipy.special import expit, log_expit, logsumexp, softmax
+from scipy.special import logsumexp, softmax
 
 from bqvi.arrays import Values, add
 from bqvi.families import Flat, Gaussian, PointMass, Product
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import sample_rows, starting_centres
 from bqvi.models.conjugate import LocalStep, altered
-from bqvi.models.data import Data, as_numbers
+from bqvi.models.data import Data
 from bqvi.models.normal_components import EMPIRICAL
 from bqvi.models.regression_prior import (
     SINGULAR,
@@ -45,7 +42,7 @@ from bqvi.models.regression_prior import (
     visible_strength,
 )
 from gp.arrays import LOG_2PI, Array, shown, to_numpy
-from gp.checks import require_above, require_integer, require_one_of, require_positive
+from gp.checks import require_above, require_integer
 
 
 class Experts(Protocol):
@@ -84,12 +81,6 @@ class Experts(Protocol):
 
     def means(self, theta: Mapping[str, Array], x: np.ndarray) -> np.ndarray:
         """E[y | x_n, theta_k], (N, K), at ``theta`` as ``parameters`` has it."""
-
-
-def require_binary(y: np.ndarray) -> None:
-    """ValueError unless ``y`` is 0 or 1 throughout."""
-    if not np.isin(y, (0.0, 1.0)).all():
-        raise ValueError(f"data[1] has values {np.unique(y)[:5]}; they must be 0 or 1")
 
 
 def empirical_scale(y: np.ndarray) -> float:
@@ -162,88 +153,9 @@ class LinearExperts:
         return np.asarray(x @ np.asarray(theta["coefficients"]).T)
 
 
-@dataclass(frozen=True)
-class LogisticExperts:
-    """Bernoulli(sigmoid(w_k x)), each coefficient N(0, scale^2)."""
-
-    scale: np.ndarray | float
-    points_only = False
-
-    def __post_init__(self) -> None:
-        require_positive("prior_scale", as_numbers("prior_scale", self.scale))
-
-    def for_data(self, x: np.ndarray, y: np.ndarray) -> Self:
-        """With a scale beside which rounding leaves something of the prior."""
-        scale = visible_scale("prior_scale", self.scale, x)
-        return self if scale is self.scale else replace(self, scale=scale)
-
-    def check(self, y: np.ndarray) -> None:
-        require_binary(y)
-
-    def prior(self, n_experts: int, dimension: int) -> Gaussian:
-        return centred_normal((n_experts, dimension), self.scale)
-
-    def start(self, prior: ExponentialFamily, rng: np.random.Generator) -> FamilyOrPoint:
-        return prior
-
-    def _logits(self, q: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """E a and its variance, (N, K)."""
-        variances = np.einsum("np,kpr,nr->nk", x, q.covariance, x, optimize=True)
-        return x @ np.asarray(q.mean).T, np.maximum(variances, 0.0)
-
-    def log_densities(self, q: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """ln sigmoid(xi) - (xi - s) / 2,  s = (2 y - 1) E a,  xi^2 = s^2 + Var a."""
-        logits, variances = self._logits(q, x)
-        s = (2.0 * y - 1.0)[:, None] * logits
-        xi = np.hypot(s, np.sqrt(variances))
-        # For large s > 0 the difference is lost to rounding, and the quotient is not.
-        gap = np.where(s > 0.0, variances / np.maximum(xi + s, 1e-300), xi - s)
-        return np.asarray(log_expit(xi) - 0.5 * gap)
-
-    def statistics(
-        self, q: FamilyOrPoint, x: np.ndarray, y: np.ndarray, r: np.ndarray, prior: ExponentialFamily
-    ) -> Values:
-        """sum r ((y - 1/2) x, -l x x^T)."""
-        logits, variances = self._logits(q, x)
-        xi = np.maximum(np.hypot(logits, np.sqrt(variances)), 1e-8)
-        return (r * (y - 0.5)[:, None]).T @ x, -_seconds(r * np.tanh(0.5 * xi) / (4.0 * xi), x)
-
-    def log_base_measure(self, y: np.ndarray) -> float:
-        return 0.0
-
-    def parameters(self, q: Any) -> dict[str, np.ndarray]:
-        return {"coefficients": np.asarray(q.mean)}
-
-    def log_likelihoods(self, theta: Mapping[str, Array], x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """ln sigmoid of the logit, or of its negative."""
-        return np.asarray(log_expit((2.0 * y - 1.0)[:, None] * (x @ np.asarray(theta["coefficients"]).T)))
-
-    def means(self, theta: Mapping[str, Array], x: np.ndarray) -> np.ndarray:
-        """p(y = 1)."""
-        return np.asarray(expit(x @ np.asarray(theta["coefficients"]).T))
-
-
-def visible_scale(name: str, scale: np.ndarray | float, x: np.ndarray) -> np.ndarray | float:
-    """``scale`` of coefficients of ``x`` (N, P), or a smaller one, (P,): see `visible_strength`."""
-    strength = np.asarray(scale, float) ** -2.0
-    seen = visible_strength(f"the precision of {name}", strength, x)
-    return scale if seen is strength else np.asarray(seen) ** -0.5
-
-
-def centred_normal(shape: tuple[int, ...], scale: np.ndarray | float) -> Gaussian:
-    """N(0, scale^2 I), a batch; ``scale`` a number, or one for each coefficient."""
-    scale = np.asarray(scale, float)
-    return Gaussian(
-        np.zeros(shape), np.broadcast_to(scale**2 * np.eye(shape[-1]), (*shape, shape[-1])).copy()
-    )
-
-
 def _seconds(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
     """sum_n w_nk x_n x_n^T, (K, P, P)."""
     return np.stack([(weights[:, k, None] * x).T @ x for k in range(weights.shape[1])])
-
-
-_EXPERTS = ("linear", "logistic")
 
 
 class MixtureOfExperts:
@@ -255,12 +167,12 @@ class MixtureOfExperts:
     ----------
     n_experts : K >= 2
     dimension : P >= 1
-    experts : 'linear', 'logistic' for y in {0, 1}, or any `Experts`
+    experts : linear ones by default, or any `Experts`
     gate_scale : > 0, prior standard deviation of each coefficient of the gate; default 3
     prior_strength : > 0, of linear experts: a coefficient has standard deviation sqrt(v_k / strength);
         default 0.01
-    prior_scale : > 0; of linear experts that of the noise variances, InverseGamma(3 / 2, scale / 2), default
-        a tenth of the variance of y; of logistic ones the standard deviation of each coefficient, default 3
+    prior_scale : > 0, of the noise variances of linear experts, InverseGamma(3 / 2, scale / 2); default a
+        tenth of the variance of y
     flat : True for flat priors: with family='point', maximum likelihood by generalised EM
     """
 
@@ -268,7 +180,7 @@ class MixtureOfExperts:
         self,
         n_experts: int,
         dimension: int,
-        experts: str | Experts = "linear",
+        experts: Experts | None = None,
         *,
         gate_scale: float = 3.0,
         prior_strength: float | None = None,
@@ -280,7 +192,19 @@ class MixtureOfExperts:
         require_above("gate_scale", gate_scale, 0.0)
         self.gate_scale: np.ndarray | float = gate_scale
         self.flat = bool(flat)
-        self.experts = _experts(experts, prior_strength, prior_scale)
+        if experts is None:
+            strength = EMPIRICAL.strength if prior_strength is None else prior_strength
+            require_above("prior_strength", strength, 0.0)
+            if prior_scale is not None:
+                require_above("prior_scale", prior_scale, 0.0)
+            experts = LinearExperts(RegressionPrior(strength, prior_scale))
+        elif prior_strength is not None or prior_scale is not None:
+            raise ValueError(
+                "prior_strength and prior_scale are those of linear experts, and experts were given"
+            )
+        elif isinstance(experts, type) or not hasattr(experts, "log_likelihoods"):
+            raise TypeError(f"experts is {shown(experts)}; it must be an Experts, or None for linear ones")
+        self.experts: Experts = experts
 
     singular = SINGULAR
 
@@ -297,13 +221,14 @@ class MixtureOfExperts:
         """
         x, y = self.check(data)
         settled = self.experts.for_data(x, y)
-        scale = self.gate_scale if self.flat else visible_scale("gate_scale", self.gate_scale, x)
-        if settled is self.experts and scale is self.gate_scale:
+        precision = np.asarray(self.gate_scale, float) ** -2.0
+        seen = precision if self.flat else visible_strength("the precision of gate_scale", precision, x)
+        if settled is self.experts and seen is precision:
             return self
-        return altered(self, experts=settled, gate_scale=scale)
+        return altered(self, experts=settled, gate_scale=np.asarray(seen) ** -0.5)
 
     def check(self, data: Data) -> tuple[np.ndarray, np.ndarray]:
-        """(X (N, P), y (N,)), finite; y 0 or 1 for logistic experts."""
+        """(X (N, P), y (N,)), finite, and y as the experts take it."""
         x, y = (np.asarray(to_numpy(part), float) for part in regression_data(data, self.dimension))
         self.experts.check(y)
         return x, y
@@ -311,7 +236,7 @@ class MixtureOfExperts:
     @cached_property
     def prior(self) -> Product:
         scales = np.broadcast_to(self.gate_scale, (self.n_experts - 1, self.dimension)).ravel()
-        gate: Any = centred_normal(scales.shape, scales)
+        gate: Any = Gaussian(np.zeros(scales.shape), np.diag(scales**2))
         experts = self.experts.prior(self.n_experts, self.dimension)
         if self.flat:
             gate, experts = Flat(gate), Flat(experts)
@@ -385,8 +310,7 @@ class MixtureOfExperts:
     def parameters(self, q: Product) -> dict[str, np.ndarray]:
         """'gate' (K - 1, P), and the experts', at q's means.
 
-        Of linear and logistic ones 'coefficients' (K, P), of networks 'weights' (K, M); of those with normal
-        noise 'variances' (K,).
+        Of linear ones 'coefficients' (K, P) and 'variances' (K,).
         """
         gate = np.asarray(q["gate"].mean).reshape(self.n_experts - 1, self.dimension)
         return {"gate": gate, **self.experts.parameters(q["experts"])}
@@ -396,7 +320,7 @@ class MixtureOfExperts:
         return np.asarray(softmax(self._gate_logits(q["gate"], np.asarray(x, float)), axis=1))
 
     def predict(self, q: Product, x: np.ndarray) -> np.ndarray:
-        """E[y] at rows ``x`` (N, P) and the means of ``q``, (N,); for logistic experts p(y = 1)."""
+        """E[y] at rows ``x`` (N, P) and the means of ``q``, (N,)."""
         x = np.asarray(x, float)
         return np.asarray((self.gate(q, x) * self.experts.means(self.parameters(q), x)).sum(1))
 
@@ -410,23 +334,3 @@ class MixtureOfExperts:
     def representation(self, data: Data) -> np.ndarray:
         """Rows for a kernel over data: inputs and output side by side."""
         return np.asarray(np.column_stack([to_numpy(part) for part in data]))
-
-
-def _experts(experts: str | Experts, strength: float | None, scale: float | None) -> Experts:
-    """Experts by their name, with the prior that was given for them."""
-    if not isinstance(experts, str):
-        if strength is not None or scale is not None:
-            raise ValueError("prior_strength and prior_scale are those of named experts")
-        if isinstance(experts, type) or not hasattr(experts, "log_likelihoods"):
-            raise TypeError(
-                f"experts is {shown(experts)}; it must be {' or '.join(map(repr, _EXPERTS))}, or an Experts"
-            )
-        return experts
-    require_one_of("experts", experts, _EXPERTS)
-    strength = EMPIRICAL.strength if strength is None else strength
-    require_above("prior_strength", strength, 0.0)
-    if scale is not None:
-        require_above("prior_scale", scale, 0.0)
-    if experts == "logistic":
-        return LogisticExperts(3.0 if scale is None else scale)
-    return LinearExperts(RegressionPrior(strength, scale))

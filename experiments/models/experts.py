@@ -64,7 +64,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     chosen = case.settings
     rng = np.random.default_rng(seed)
     data, held = _sample(_N, rng), _sample(_HELD_OUT, rng)
-    made = MixtureOfExperts(chosen["k"], 2, _network() if chosen["experts"] == "network" else "linear")
+    made = MixtureOfExperts(chosen["k"], 2, _network() if chosen["experts"] == "network" else None)
     fit = bqvi.fit(
         made, data, family=chosen["family"], starts=3, steps=chosen["steps"], tolerance=1e-3, seed=seed
     )

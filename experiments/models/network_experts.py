@@ -25,7 +25,7 @@ from bqvi.arguments import Above, AtLeast, Checked
 from bqvi.arrays import Values
 from bqvi.families import DiagonalGaussian, PointMass
 from bqvi.families.family import FamilyOrPoint
-from bqvi.models.mixture_of_experts import empirical_scale, normal_log_densities, require_binary
+from bqvi.models.mixture_of_experts import empirical_scale, normal_log_densities
 from bqvi.models.networks import Network
 from gp.arrays import LOG_2PI, Array
 
@@ -69,8 +69,8 @@ class NetworkExperts(Checked):
 
     def check(self, y: np.ndarray) -> None:
         """ValueError unless ``y`` is 0 or 1 where the output is a logit."""
-        if not self._normal:
-            require_binary(y)
+        if not self._normal and not np.isin(y, (0.0, 1.0)).all():
+            raise ValueError(f"data[1] has values {np.unique(y)[:5]}; they must be 0 or 1")
 
     def prior(self, n_experts: int, dimension: int) -> DiagonalGaussian:
         """Of K rows: the weights, and ln v behind them.

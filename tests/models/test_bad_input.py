@@ -73,7 +73,6 @@ SEQUENCES = {
 REGRESSIONS = {
     "logistic": LogisticRegression(3),
     "linear experts": MixtureOfExperts(2, 3),
-    "logistic experts": MixtureOfExperts(2, 3, "logistic"),
 }
 
 
@@ -161,7 +160,7 @@ def test_inputs_and_outputs_that_cannot_be(name):
         (lambda: FactorAnalysis(1, prior=RegressionPrior(scale=[1.0, 2.0])), r"prior.scale has shape \(2,\)"),
         (lambda: FactorAnalysis(1, prior=RegressionPrior(scale="x")), "prior.scale is a str"),
         (lambda: FactorAnalysis(1, prior="flat"), "prior is 'flat'"),
-        (lambda: MixtureOfExperts(2, 3, 4), "experts is 4; it must be 'linear' or 'logistic'"),
+        (lambda: MixtureOfExperts(2, 3, 4), "experts is 4; it must be an Experts"),
     ],
 )
 def test_priors_that_cannot_be(make, message):
