@@ -16,7 +16,7 @@ import numpy as np
 import bqvi
 from benchmarks.paired import Line
 from benchmarks.setting import clock
-from bqvi.models import CategoricalEmissions, HiddenMarkovModel, Sequences, gaussian_emissions
+from bqvi.models import HiddenMarkovModel, Sequences, categorical, gaussian_components
 from experiments.problems.data import simulate_states
 
 SYMBOLS, DIMENSION, ROUNDS = 27, 3, 3
@@ -59,7 +59,7 @@ def timed_fits(
     """Return sequences, and two fits by a number of iterations: ours, and that by a peer's implementation."""
     lengths = np.full(n, length)
     values = simulated(lengths, states, kind)
-    emissions = CategoricalEmissions(SYMBOLS) if kind == "categorical" else gaussian_emissions("full")
+    emissions = categorical(SYMBOLS, 1.0) if kind == "categorical" else gaussian_components("full")
     model, data = HiddenMarkovModel(states, emissions), Sequences(values, lengths)
 
     def ours(steps: int) -> None:

@@ -383,7 +383,7 @@ def test_sequences_are_scored_by_the_sum_over_all_paths(bayesian):
         sum(
             initial[path[0]]
             * np.prod(transitions[path[:-1], path[1:]])
-            * np.prod(emitted[list(path), sequence])
+            * np.prod(emitted[list(path), 0, sequence])
             for path in map(np.array, itertools.product(range(2), repeat=len(sequence)))
         )
         for sequence in np.split(symbols, np.cumsum(lengths)[:-1])
@@ -435,8 +435,10 @@ def test_sequences_are_drawn_from_what_was_learnt(emissions, bayesian):
     assert x.shape == (4000, 1)
     theta = found.posterior_
     means = {
-        "gaussian": lambda: found.model_.emissions.components.each(theta["components"])[0][:, 0],
-        "categorical": lambda: theta["symbols"].mean @ np.arange(theta["symbols"].mean.shape[1]),
+        "gaussian": lambda: found.model_.emissions.each(theta["components"])[0][:, 0],
+        "categorical": lambda: (
+            theta["probabilities"].mean[:, 0] @ np.arange(theta["probabilities"].mean.shape[2])
+        ),
         "poisson": lambda: theta["rates"].mean[:, 0],
     }[emissions]()
     shares = found.predict_proba(data)

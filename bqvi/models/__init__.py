@@ -16,12 +16,6 @@ if TYPE_CHECKING:
         exponential,
         poisson,
     )
-    from bqvi.models.emissions import (
-        CategoricalEmissions,
-        ComponentEmissions,
-        gaussian_emissions,
-        poisson_emissions,
-    )
     from bqvi.models.factor_analysis import FactorAnalysis, MixtureOfFactorAnalysers
     from bqvi.models.gaussian_mixture import (
         DirichletProcessMixture,
@@ -45,7 +39,7 @@ else:
     __getattr__, __dir__ = attach(__name__)
 
 __all__ = [
-    "AmortisedModel", "BernoulliLikelihood", "CategoricalEmissions", "ComponentEmissions",
+    "AmortisedModel", "BernoulliLikelihood",
     "ConjugateComponents", "ConjugateModel", "DirichletProcessMixture", "DirichletWeights", "FactorAnalysis",
     "GaussianLikelihood", "GaussianMixture", "HiddenMarkovModel", "LatentDirichletAllocation",
     "LocalStep", "LogJoint", "LogJointModel", "LogisticRegression", "Marginal", "Mixture",
@@ -53,5 +47,5 @@ __all__ = [
     "ProbabilisticLatentSemanticAnalysis", "RegressionPrior", "Sequences",
     "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightPrior",
     "bernoulli", "categorical", "component_estimates", "elbo", "exponential", "gaussian_components",
-    "gaussian_emissions", "latent_semantic_analysis", "poisson", "poisson_emissions",
+    "latent_semantic_analysis", "poisson",
 ]  # fmt: skip

@@ -28,9 +28,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from bqvi.arrays import Values, like, namespace
+from bqvi.arrays import Values, add, like, namespace
 from bqvi.families import Dirichlet, Gamma
-from bqvi.models.components import Components
+from bqvi.models.components import Components, Start, start_from_clusters
 from bqvi.models.data import (
     Data,
     has_missing,
@@ -64,6 +64,8 @@ class ConjugateComponents(Components):
     by_column : whether the columns are independent, and each array of T has an axis of columns behind that of
         rows. NaN is then a missing value: its T is 0, and ``log_base_measure_of`` must omit it. The other
         functions are given 0 in its place, but a prior that is a function of the data is given NaN
+    nominal : whether values have no distances, so that components of a single column, which has no clusters,
+        start at the frequencies of all rows, times noise
     """
 
     component_prior: Any
@@ -72,6 +74,7 @@ class ConjugateComponents(Components):
     validate: Callable[[np.ndarray], None] | None = None
     name: str = "components"
     by_column: bool = False
+    nominal: bool = False
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
         """With a prior that is a function of ``data`` settled; ``weights`` (N,) of the rows."""
@@ -173,6 +176,16 @@ class ConjugateComponents(Components):
         table = lifted(x, self)
         return np.asarray((table - table.mean(axis=0)) / spread(table))
 
+    def start(self, data: Data, n_components: int, begin: Start) -> Any:
+        if not self.nominal or data.shape[1] > 1:
+            return start_from_clusters(self, data, n_components, begin)
+        part = np.ones(len(data)) if begin.weights is None else begin.weights
+        total = part @ lifted(data, self) / n_components
+        noise = begin.rng.standard_exponential((n_components, len(total)))
+        started = self.statistics(np.ones(n_components), total * (0.5 + 0.5 * noise))
+        prior = self.prior(n_components)
+        return prior.from_natural(add(prior.natural, started))
+
 
 def poisson(shape: float = 1.0, rate: float | np.ndarray | None = None) -> ConjugateComponents:
     """Independent Poisson counts in each column, rates ~ Gamma(shape, rate); data whole, not negative.
@@ -249,28 +262,24 @@ def bernoulli(first: float = 0.5, second: float = 0.5) -> ConjugateComponents:
     )
 
 
-def categorical(n_categories: int, concentration: float = 0.5) -> ConjugateComponents:
+def categorical(n_categories: int, concentration: float | np.ndarray = 0.5) -> ConjugateComponents:
     """Independent columns of C categories each, probabilities ~ Dir(concentration); data of 0, .., C - 1.
 
     Parameters
     ----------
-    n_categories : C >= 2
-    concentration : > 0
+    n_categories : C >= 1
+    concentration : > 0, a number or (C,); default Jeffreys' prior, 1 is flat
     """
-    require_integer("n_categories", n_categories, 2)
-    require_above("concentration", concentration, 0.0)
-
-    def validate(x: np.ndarray) -> None:
-        require_counts(x)
-        require_each(
-            "data", x, x < n_categories, f"with n_categories {n_categories} the last category is one less"
-        )
+    require_integer("n_categories", n_categories, 1)
+    alpha = positive_vector("concentration", concentration, n_categories)
+    allowed = f"categories must be whole numbers below n_categories = {n_categories}"
 
     return ConjugateComponents(
-        lambda x, _: Dirichlet(np.full((x.shape[1], n_categories), concentration)),
+        lambda x, _: Dirichlet(np.tile(alpha, (x.shape[1], 1))),
         lambda x: (np.eye(n_categories)[x.astype(int)],),
         lambda x: np.zeros(len(x)),
-        validate,
+        lambda x: require_each("data", x, (x >= 0.0) & (x < n_categories) & (x == np.floor(x)), allowed),
         "probabilities",
         by_column=True,
+        nominal=True,
     )

@@ -24,7 +24,9 @@ from gp.checks import require_one_of
 from gp.suggestions import suggesting
 
 
-def gaussian_components(covariance: str | np.ndarray, **prior: Any) -> KnownCovariance | GaussianComponents:
+def gaussian_components(
+    covariance: str | np.ndarray = "full", **prior: Any
+) -> KnownCovariance | GaussianComponents:
     """Components by the name of their covariance's shape, or with a known covariance (D, D).
 
     ``prior`` : prior_mean and prior_covariance, for a known covariance; prior_mean, prior_strength,

@@ -1,6 +1,6 @@
 """Hidden Markov models: Baum-Welch, variational Bayes and SVI over sequences.
 
-    pi ~ Dir(a_0),   A_k ~ Dir(b_k),   theta_k ~ the emissions' prior
+    pi ~ Dir(a_0),   A_k ~ Dir(b_k),   theta_k ~ the components' prior
     z_1 ~ Cat(pi),   z_t | z_t-1 = k ~ Cat(A_k),   x_t | z_t = k ~ p(x | theta_k)
 
 A sequence is a datum; its path z is its local variable, whose optimal q is a chain with transitions exp(E[ln
@@ -18,10 +18,19 @@ from typing import Self
 import numpy as np
 
 from bqvi.families import Dirichlet, Product
-from bqvi.models.components import Start
+from bqvi.models.components import Components, Start, expectations_of
 from bqvi.models.conjugate import LocalStep, altered
 from bqvi.models.data import Data
-from bqvi.models.emissions import Emissions, Likelihoods
+from bqvi.models.emissions import (
+    Arranged,
+    Likelihoods,
+    arranged,
+    checked,
+    expected_emissions,
+    log_base_measures,
+    settled_emissions,
+    started,
+)
 from bqvi.models.forward_backward import (
     TOLERANCE,
     Chain,
@@ -29,6 +38,7 @@ from bqvi.models.forward_backward import (
     SmoothedStates,
     smooth,
 )
+from bqvi.models.mixture import ExpectedLogJoint
 from bqvi.models.sequences import SequenceLayout, Sequences
 from gp.arrays import Array, shown, to_numpy
 from gp.checks import require_integer, require_nonnegative, require_numbers
@@ -48,7 +58,8 @@ class HiddenMarkovModel:
     Parameters
     ----------
     n_states : K >= 1
-    emissions : `CategoricalEmissions`, `poisson_emissions()`, `gaussian_emissions(...)`, or any `Emissions`
+    emissions : the components of a mixture, as `gaussian_components("full")`, `categorical(V)`, `poisson()`:
+        state k emits what component k generates
     initial_concentration : a_0, a number or (K,); default 1, which is flat
     transition_concentration : b, a number, (K,) or (K, K), row k of the transitions from k; default 1.
         Concentrations are positive, from 1e-300; a 0 forbids a start or a transition, and each row has a
@@ -58,14 +69,14 @@ class HiddenMarkovModel:
     def __init__(
         self,
         n_states: int,
-        emissions: Emissions,
+        emissions: Components,
         *,
         initial_concentration: float | np.ndarray = 1.0,
         transition_concentration: float | np.ndarray = 1.0,
     ) -> None:
         k = self.n_states = require_integer("n_states", n_states, 1)
-        if isinstance(emissions, type) or not hasattr(emissions, "likelihoods"):
-            raise TypeError(f"emissions is {shown(emissions)}; it must be such as CategoricalEmissions(2)")
+        if isinstance(emissions, type) or not hasattr(emissions, "expectations_at"):
+            raise TypeError(f"emissions is {shown(emissions)}; it must be components, such as categorical(2)")
         self.emissions = emissions
         self.initial_concentration = _concentrations("initial_concentration", initial_concentration, (k,))
         self.transition_concentration = _concentrations(
@@ -75,7 +86,7 @@ class HiddenMarkovModel:
     def check(self, data: Data) -> Sequences:
         """`Sequences` whose values the emissions can have emitted."""
         given = _as_sequences(data)
-        return Sequences(self.emissions.check(given.values), given.lengths)
+        return Sequences(checked(self.emissions, given.values), given.lengths)
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
         """The model with an emissions' prior settled by ``data``; called by `fit`.
@@ -86,7 +97,7 @@ class HiddenMarkovModel:
         weights : the weights (N,) of the sequences; default 1
         """
         rows = self.check(data)
-        settled = self.emissions.for_data(rows.values, _of_values(weights, rows))
+        settled = settled_emissions(self.emissions, rows.values, _of_values(weights, rows))
         return self if settled is self.emissions else altered(self, emissions=settled)
 
     @cached_property
@@ -115,19 +126,18 @@ class HiddenMarkovModel:
             {
                 "initial": Dirichlet(self.initial_concentration + firsts),
                 "transitions": Dirichlet(self.transition_concentration + part @ data.lengths / k * moves),
-                self.emissions.name: self.emissions.start(data.values, k, begin),
+                self.emissions.name: started(self.emissions, data.values, k, begin),
             }
         )
 
     def local_step(self, q: Product, rows: Sequences, weights: Array | None = None) -> LocalStep:
-        layout, arranged, found, likelihoods = self._smoothed(q, rows, weights)
+        layout, values, found, largest = self._smoothed(q, rows, weights)
         posterior, w = found.posterior, _of_pieces(weights, layout)
         if w is not None:
             posterior = posterior * w
         first = posterior[0][:, layout.previous < 0].sum(axis=1)
-        visits = self.emissions.visits(arranged, posterior)
-        emitted = self.emissions.statistics(q[self.emissions.name], arranged, visits)
-        pieces = found.log_evidence + likelihoods
+        emitted = values.statistics(self._emitted(q), values.visits(posterior))
+        pieces = found.log_evidence + largest
         bound = float(pieces.sum() if w is None else w @ pieces)
         return LocalStep((first, found.transitions, *emitted), bound)
 
@@ -139,34 +149,28 @@ class HiddenMarkovModel:
             np.where(self.transition_concentration > 0.0, following, -np.inf),
         )
 
+    def _emitted(self, q: Product) -> ExpectedLogJoint:
+        return expected_emissions(self.emissions, self.emissions.expectations(q[self.emissions.name]))
+
     def _smoothed(
         self, q: Product, rows: Sequences, weights: Array | None = None
-    ) -> tuple[SequenceLayout, np.ndarray, SmoothedStates, np.ndarray]:
+    ) -> tuple[SequenceLayout, Arranged, SmoothedStates, np.ndarray]:
         """Layout, arranged values, posterior, and the log factors (C,) that the log evidence lacks."""
-        chain, emitted = self._chain(q), q[self.emissions.name]
-        layout = rows.layout
-        arranged = self._arranged(rows, layout, "pieces")
-        likelihoods = self.emissions.likelihoods(emitted, arranged)
-        w = _of_pieces(weights, layout)
-        found = smooth(chain, likelihoods.relative, layout, w, rows.scratch)
-        if found is not None and not self._floor_mattered(arranged, found, likelihoods):
-            return layout, arranged, found, likelihoods.log_largest
-        layout = rows.whole
-        arranged = self._arranged(rows, layout, "whole")
-        logs = self.emissions.logarithms(emitted, arranged)
+        chain, emitted = self._chain(q), self._emitted(q)
+        layout, values = rows.layout, self._arranged(rows, rows.layout, "pieces")
+        likelihoods = values.likelihoods(emitted)
+        found = smooth(chain, likelihoods.relative, layout, _of_pieces(weights, layout), rows.scratch)
+        if found is not None and not _floor_mattered(values, found, likelihoods):
+            return layout, values, found, likelihoods.log_largest
+        layout, values = rows.whole, self._arranged(rows, rows.whole, "whole")
+        logs = values.logarithms(emitted)
         found = InLogarithms(chain, logs, layout).smoothed(_of_pieces(weights, layout))
-        return layout, arranged, found, np.zeros(len(layout.lengths))
+        return layout, values, found, np.zeros(len(layout.lengths))
 
-    def _floor_mattered(self, arranged: np.ndarray, found: SmoothedStates, likelihoods: Likelihoods) -> bool:
-        if not likelihoods.floored.any():
-            return False
-        visits = self.emissions.visits(arranged, found.posterior)
-        return float(visits[likelihoods.floored].sum()) > TOLERANCE
-
-    def _arranged(self, rows: Sequences, layout: SequenceLayout, name: str) -> np.ndarray:
-        """The emissions' table of the values, computed once for each `Sequences`."""
+    def _arranged(self, rows: Sequences, layout: SequenceLayout, name: str) -> Arranged:
+        """The values as passes over them take them, computed once for each `Sequences`."""
         if name not in rows.scratch:
-            rows.scratch[name] = self.emissions.arrange(rows.values[layout.index], layout.shown)
+            rows.scratch[name] = arranged(self.emissions, rows.values[layout.index], layout.shown)
         return rows.scratch[name]
 
     def log_base_measure(self, data: Sequences) -> float:
@@ -174,20 +178,21 @@ class HiddenMarkovModel:
 
     def log_base_measures(self, data: Sequences) -> np.ndarray:
         """The sum of ln h for each sequence of ``data``, (N,)."""
-        return np.asarray(np.add.reduceat(self.emissions.log_base_measures(data.values), data.starts))
+        return np.asarray(np.add.reduceat(log_base_measures(self.emissions, data.values), data.starts))
 
     def log_likelihood(self, data: Data, theta: Mapping[str, Array]) -> float:
         """ln p(x | theta), nats, over all paths.
 
-        theta = {'initial': (K,), 'transitions': (K, K), and the emissions' by their name}, as ``q.mean``
+        theta = {'initial': (K,), 'transitions': (K, K), and the components' by their name}, as ``q.mean``
         has them.
         """
         rows = self.check(data)
         with np.errstate(divide="ignore"):
             chain = Chain(np.log(theta["initial"]), np.log(theta["transitions"]))
-        arranged = self._arranged(rows, rows.whole, "whole")
         point = np.asarray(theta[self.emissions.name])
-        logs = self.emissions.logarithms_at(point, arranged, len(theta["initial"]))
+        expected = expectations_of(self.emissions, point, len(theta["initial"]))
+        values = self._arranged(rows, rows.whole, "whole")
+        logs = values.logarithms(expected_emissions(self.emissions, expected))
         found = InLogarithms(chain, logs, rows.whole).log_predictives()
         return float(found.sum(axis=0).sum()) + self.log_base_measure(rows)
 
@@ -203,13 +208,12 @@ class HiddenMarkovModel:
         rows, recursions = self._in_logarithms(q, data)
         found = recursions.log_predictives()
         own = rows.whole.in_time(found[:, None, :])[0]
-        return rows.split(own + self.emissions.log_base_measures(rows.values))
+        return rows.split(own + log_base_measures(self.emissions, rows.values))
 
     def _in_logarithms(self, q: Product, data: Data) -> tuple[Sequences, InLogarithms]:
         """Sequences that are not cut, and their recursions."""
         rows = self.check(data)
-        arranged = self._arranged(rows, rows.whole, "whole")
-        logs = self.emissions.logarithms(q[self.emissions.name], arranged)
+        logs = self._arranged(rows, rows.whole, "whole").logarithms(self._emitted(q))
         return rows, InLogarithms(self._chain(q), logs, rows.whole)
 
     def posteriors(self, q: Product, data: Data) -> list[np.ndarray]:
@@ -232,6 +236,13 @@ class HiddenMarkovModel:
         """Rows for a kernel over sequences: mean and spread of their values."""
         parts = [np.nan_to_num(part.reshape(len(part), -1)) for part in data.split(data.values)]
         return np.stack([np.concatenate([part.mean(axis=0), part.std(axis=0)]) for part in parts])
+
+
+def _floor_mattered(values: Arranged, found: SmoothedStates, likelihoods: Likelihoods) -> bool:
+    """Whether likelihoods at the floor are visited."""
+    if not likelihoods.floored.any():
+        return False
+    return float(values.visits(found.posterior)[likelihoods.floored].sum()) > TOLERANCE
 
 
 def _concentrations(name: str, given: float | np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

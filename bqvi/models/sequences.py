@@ -155,7 +155,7 @@ class Sequences:
         return SequenceLayout.of(self.lengths, max(_SHORTEST, -(-len(self.values) // _PIECES)))
 
     @cached_property
-    def scratch(self) -> dict[str, np.ndarray]:
+    def scratch(self) -> dict[str, Any]:
         """Memory and tables that are kept from one pass over the data to the next."""
         return {}
 

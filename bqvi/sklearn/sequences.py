@@ -10,13 +10,10 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bqvi.arguments import AtLeast, one_of
-from bqvi.models.emissions import (
-    CategoricalEmissions,
-    Emissions,
-    finite_or_missing,
-    gaussian_emissions,
-    poisson_emissions,
-)
+from bqvi.models.components import Components
+from bqvi.models.conjugate_components import categorical, poisson
+from bqvi.models.emissions import finite_or_missing
+from bqvi.models.gaussian_mixture import gaussian_components
 from bqvi.models.hidden_markov_model import HiddenMarkovModel as Model
 from bqvi.models.sequences import Sequences
 from bqvi.models.weighted import weighted
@@ -97,22 +94,23 @@ class HiddenMarkovModel(FittedByBound):
                 "lengths=[len(x) for x in X]"
             )
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
-        values = X[:, 0] if self.emissions == "categorical" and X.shape[1] == 1 else X
-        rows = Sequences(values, None if lengths is None else np.asarray(lengths))
+        if self.emissions == "categorical" and X.shape[1] > 1:
+            raise ValueError(f"X has {X.shape[1]} columns; symbols must be one column (T, 1)")
+        rows = Sequences(X, None if lengths is None else np.asarray(lengths))
         require_settings(self)
         return rows, np.ones(len(rows)) if weights is None else weights
 
-    def _emissions(self, rows: Sequences) -> Emissions:
+    def _emissions(self, rows: Sequences) -> Components:
         if self.emissions == "categorical":
             if self.n_symbols is not None:
-                return CategoricalEmissions(self.n_symbols)
+                return categorical(self.n_symbols, 1.0)
             largest = np.nanmax(finite_or_missing(rows.values))
             if largest >= _MOST_SYMBOLS:
                 raise ValueError(f"X has the symbol {largest:g}; symbols must be below {_MOST_SYMBOLS:g}")
-            return CategoricalEmissions(max(2, int(largest) + 1))
+            return categorical(max(2, int(largest) + 1), 1.0)
         if self.emissions == "poisson":
-            return poisson_emissions()
-        return gaussian_emissions(SHAPES[self.covariance_type])
+            return poisson()
+        return gaussian_components(SHAPES[self.covariance_type])
 
     def fit(
         self,
@@ -156,7 +154,7 @@ class HiddenMarkovModel(FittedByBound):
         self.startprob_ = np.asarray(seen.q["initial"].mean)
         self.transmat_ = np.asarray(seen.q["transitions"].mean)
         if self.emissions == "gaussian":
-            self.means_, self.covariances_ = seen.model.emissions.components.each(seen.q["components"])
+            self.means_, self.covariances_ = seen.model.emissions.each(seen.q["components"])
 
     def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
         check_is_fitted(self)
@@ -210,7 +208,7 @@ class HiddenMarkovModel(FittedByBound):
     def _drawn(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A draw of an observation (D,) from each of the states."""
         if self.emissions == "categorical":
-            ends = self.posterior_["symbols"].mean.cumsum(axis=1)[states]
+            ends = self.posterior_["probabilities"].mean[:, 0].cumsum(axis=1)[states]
             symbols: np.ndarray = (rng.random((len(states), 1)) * ends[:, -1:] > ends).sum(axis=1)
             return symbols[:, None].astype(np.float64)
         if self.emissions == "poisson":

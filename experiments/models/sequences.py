@@ -19,8 +19,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import bqvi
-from bqvi.models import CategoricalEmissions, HiddenMarkovModel, gaussian_emissions
-from bqvi.models.emissions import Emissions
+from bqvi.models import HiddenMarkovModel, categorical, gaussian_components
+from bqvi.models.components import Components
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
@@ -80,7 +80,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each time of a series, or each symbol of the alphabet."""
     name = case.settings["data"]
     times, values = series(name)
-    emissions = CategoricalEmissions(len(ALPHABET)) if name == "letters" else gaussian_emissions("diagonal")
+    emissions = categorical(len(ALPHABET), 1.0) if name == "letters" else gaussian_components("diagonal")
     fit = fitted(case, emissions, values, seed)
     if name != "letters":
         rows = of_times(fit, times, values)
@@ -89,7 +89,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     return rows.assign(held_out=held_out(case, emissions, values, seed))
 
 
-def held_out(case: Case, emissions: Emissions, values: np.ndarray, seed: int) -> float:
+def held_out(case: Case, emissions: Components, values: np.ndarray, seed: int) -> float:
     """Return the mean log predictive density, nats, of the last fifth of ``values`` (T,).
 
     Each value is predicted from all before it, at the mean of q given the first four fifths.
@@ -105,7 +105,7 @@ def held_out(case: Case, emissions: Emissions, values: np.ndarray, seed: int) ->
     return float(gain) / (len(values) - cut)
 
 
-def fitted(case: Case, emissions: Emissions, values: Any, seed: int) -> bqvi.Fit:
+def fitted(case: Case, emissions: Components, values: Any, seed: int) -> bqvi.Fit:
     """Return the best fit of several starts; the case's settings are `states`, `starts` and `steps`.
 
     Parameters

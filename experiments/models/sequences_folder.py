@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bqvi.models import CategoricalEmissions, Sequences, gaussian_emissions, poisson_emissions
+from bqvi.models import Sequences, categorical, gaussian_components, poisson
 from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, looked_for
 from experiments.harness.statements import Statement
@@ -55,12 +55,12 @@ def run(case: Case, seed: int) -> pd.DataFrame:
     if isinstance(found, Symbols):
         size = len(found.alphabet)
         values = Sequences(found.values, found.lengths)
-        fit = sequences.fitted(case, CategoricalEmissions(size), values, seed)
+        fit = sequences.fitted(case, categorical(size, 1.0), values, seed)
         # the first state is that of the most frequent symbol
         lean = np.bincount(found.values, minlength=size).argmax() == np.arange(size)
         rows = sequences.of_symbols(fit, values, lean.astype(float))
         return rows.assign(kind="symbols", name=list(found.alphabet))
-    emissions = poisson_emissions() if found.is_count else gaussian_emissions("diagonal")
+    emissions = poisson() if found.is_count else gaussian_components("diagonal")
     fit = sequences.fitted(case, emissions, found.values, seed)
     rows = sequences.of_times(fit, found.times, found.values)
     return rows.assign(kind="counts" if found.is_count else "measurements", name="")

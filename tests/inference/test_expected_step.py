@@ -11,7 +11,6 @@ import bqvi
 from bqvi.gradients import Batch, Conjugate
 from bqvi.inference.starting import in_family
 from bqvi.models import (
-    CategoricalEmissions,
     DirichletProcessMixture,
     DirichletWeights,
     FactorAnalysis,
@@ -23,9 +22,8 @@ from bqvi.models import (
     bernoulli,
     categorical,
     exponential,
-    gaussian_emissions,
+    gaussian_components,
     poisson,
-    poisson_emissions,
 )
 from bqvi.models.conjugate import settled
 from bqvi.models.data import n_rows, take
@@ -49,9 +47,12 @@ MODELS = {
     "multinomial": (MultinomialMixture(2, 5, concentration=1.5, word_concentration=1.2), COUNTS),
     "factors": (FactorAnalysis(1), X),
     "topics": (LatentDirichletAllocation(3, 5, concentration=1.1, word_concentration=1.3), COUNTS),
-    "symbols in time": (HiddenMarkovModel(2, CategoricalEmissions(3)), SEQUENCES),
-    "counts in time": (HiddenMarkovModel(2, poisson_emissions()), SEQUENCES),
-    "numbers in time": (HiddenMarkovModel(2, gaussian_emissions("full")), [X[: 2 + n % 5] for n in range(N)]),
+    "symbols in time": (HiddenMarkovModel(2, categorical(3, 1.0)), SEQUENCES),
+    "counts in time": (HiddenMarkovModel(2, poisson()), SEQUENCES),
+    "numbers in time": (
+        HiddenMarkovModel(2, gaussian_components("full")),
+        [X[: 2 + n % 5] for n in range(N)],
+    ),
 }
 
 

@@ -6,7 +6,6 @@ import pytest
 import bqvi
 from bqvi.gradients import Memoised
 from bqvi.models import (
-    ComponentEmissions,
     DirichletProcessMixture,
     DirichletWeights,
     FactorAnalysis,
@@ -114,7 +113,7 @@ def test_one_batch_of_a_point_with_vanished_transitions_is_coordinate_ascent():
     """The statistics of a path that has become impossible add nothing to the bound."""
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.integers(0, 2, (12, 2)), np.zeros(12)]).astype(float)
-    model = HiddenMarkovModel(3, ComponentEmissions(bernoulli(1.5, 1.5)))
+    model = HiddenMarkovModel(3, bernoulli(1.5, 1.5))
     ends = [
         bqvi.fit(model, x, method, family="point", steps=25, tolerance=1e-12)
         for method in ("cavi", "memoised")

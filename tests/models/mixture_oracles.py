@@ -7,6 +7,13 @@ import numpy as np
 import scipy.special
 import scipy.stats
 
+from bqvi.models import categorical
+
+
+def one_column(n_symbols, concentration=1.0):
+    """Symbols of one column, with their prior settled."""
+    return categorical(n_symbols, concentration).for_data(np.zeros((1, 1)))
+
 
 def student_evidence(x, mean, strength, scale, dof):
     """ln p(x) of rows under one Gaussian component, row by row by the posterior predictive (Murphy 2007)."""

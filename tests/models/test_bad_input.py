@@ -6,8 +6,6 @@ import scipy.sparse
 
 import bqvi
 from bqvi.models import (
-    CategoricalEmissions,
-    ComponentEmissions,
     DirichletProcessMixture,
     DirichletWeights,
     FactorAnalysis,
@@ -26,9 +24,8 @@ from bqvi.models import (
     bernoulli,
     categorical,
     exponential,
-    gaussian_emissions,
+    gaussian_components,
     poisson,
-    poisson_emissions,
 )
 
 RNG = np.random.default_rng(0)
@@ -65,10 +62,10 @@ WORDS = {
     "latent semantics": ProbabilisticLatentSemanticAnalysis(2, 3),
 }
 SEQUENCES = {
-    "states, gaussian": states(gaussian_emissions("full")),
-    "states, known": states(gaussian_emissions(np.eye(3))),
-    "states, poisson": states(poisson_emissions()),
-    "states, bernoulli": states(ComponentEmissions(bernoulli())),
+    "states, gaussian": states(gaussian_components("full")),
+    "states, known": states(gaussian_components(np.eye(3))),
+    "states, poisson": states(poisson()),
+    "states, bernoulli": states(bernoulli()),
 }
 REGRESSIONS = {
     "logistic": LogisticRegression(3),
@@ -155,7 +152,10 @@ def test_inputs_and_outputs_that_cannot_be(name):
             lambda: GaussianMixture(2, np.eye(3), prior_covariance=NOT_POSITIVE),
             "prior_covariance is not posi",
         ),
-        (lambda: states(gaussian_emissions("full", prior_scale=NOT_POSITIVE)), "prior_scale is not positive"),
+        (
+            lambda: states(gaussian_components("full", prior_scale=NOT_POSITIVE)),
+            "prior_scale is not positive",
+        ),
         (lambda: MixtureOfFactorAnalysers(2, 1, prior=3), "prior is 3; it must be a RegressionPrior"),
         (lambda: FactorAnalysis(1, prior=RegressionPrior(scale=[1.0, 2.0])), r"prior.scale has shape \(2,\)"),
         (lambda: FactorAnalysis(1, prior=RegressionPrior(scale="x")), "prior.scale is a str"),
@@ -183,9 +183,9 @@ def test_lengths_that_do_not_fit(lengths, message):
 
 
 def test_symbols_that_were_not_seen():
-    model = states(CategoricalEmissions(2))
+    model = states(categorical(2, 1.0))
     fit = bqvi.fit(model, COUNTS[:, 0], steps=2)
-    with pytest.raises(ValueError, match=r"data is 7 in row 1; .*below n_symbols = 2"):
+    with pytest.raises(ValueError, match=r"data is 7 in row 1, .*below n_categories = 2"):
         fit.problem.model.posteriors(fit.q, np.array([0.0, 7.0]))
 
 

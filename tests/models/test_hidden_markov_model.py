@@ -7,23 +7,21 @@ import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mixture_oracles import one_column
 from oracles import z_scores
 from scipy.special import gammaln
 
 import bqvi
 from bqvi.families import Dirichlet, Product
 from bqvi.models import (
-    CategoricalEmissions,
-    ComponentEmissions,
     DirichletWeights,
     HiddenMarkovModel,
     Mixture,
     Sequences,
     categorical,
     elbo,
-    gaussian_emissions,
+    gaussian_components,
     poisson,
-    poisson_emissions,
 )
 from bqvi.models import forward_backward as fb
 from bqvi.models.multinomial_mixture import Multinomial
@@ -120,7 +118,7 @@ def test_floors_that_matter_are_noticed():
 
 
 def test_what_no_path_explains_stays_finite():
-    model = HiddenMarkovModel(2, CategoricalEmissions(3))
+    model = HiddenMarkovModel(2, one_column(3, 1.0))
     q = bqvi.fit(model, [np.array([0, 1, 0, 1])], family="point", steps=30).q  # symbol 2 has probability 0
     bounds = model.log_evidence_bounds(q, [np.array([0, 2, 1]), np.array([0, 1])])
     assert np.isfinite(bounds).all()
@@ -147,7 +145,7 @@ def log_evidence(parts, k, v, model):
         term = dirichlet_multinomial(first, model.initial_concentration)
         for j in range(k):
             term += dirichlet_multinomial(moves[j], model.transition_concentration[j])
-            term += dirichlet_multinomial(symbols[j], model.emissions.concentration)
+            term += dirichlet_multinomial(symbols[j], model.emissions.component_prior.concentration[0])
         terms.append(term)
     return np.logaddexp.reduce(terms)
 
@@ -158,7 +156,7 @@ def test_bound_is_below_the_evidence_by_enumeration(seed):
     parts = [rng.integers(0, 3, 5), rng.integers(0, 3, 3)]
     model = HiddenMarkovModel(
         2,
-        CategoricalEmissions(3, concentration=rng.uniform(0.3, 2.0, 3)),
+        one_column(3, concentration=rng.uniform(0.3, 2.0, 3)),
         initial_concentration=0.7,
         transition_concentration=rng.uniform(0.3, 2.0, (2, 2)),
     )
@@ -176,7 +174,7 @@ def of_a_chain(least):
     first, moves = np.array([2.0, 0.0, 0.0]), FORBIDDING
     return HiddenMarkovModel(
         3,
-        CategoricalEmissions(3, concentration=0.5),
+        one_column(3, concentration=0.5),
         initial_concentration=np.maximum(first, least),
         transition_concentration=np.maximum(moves, least),
     )
@@ -216,7 +214,7 @@ def of_flat_rows(model):
     """The chain with concentrations 0 and 1, under which a point has a mode."""
     return HiddenMarkovModel(
         3,
-        CategoricalEmissions(3, concentration=1.0),
+        one_column(3, concentration=1.0),
         initial_concentration=np.ceil(model.initial_concentration / 2),
         transition_concentration=(model.transition_concentration > 0).astype(float),
     )
@@ -235,29 +233,32 @@ def test_likelihoods_at_parameters_with_zeros_are_sums_over_the_paths_that_are_l
     }
     b = np.exp([[np.nansum(scipy.stats.poisson.logpmf(row, rate)) for rate in theta["rates"]] for row in x])
     right = enumerated(theta["initial"], theta["transitions"], b)[2]
-    model = HiddenMarkovModel(2, poisson_emissions()).for_data(x)
+    model = HiddenMarkovModel(2, poisson()).for_data(x)
     assert model.log_likelihood(x, theta) == pytest.approx(right, rel=1e-12)
 
 
 def test_one_state_is_exact():
     x = np.array([0, 2, 1, 1, 0])
-    model = HiddenMarkovModel(1, CategoricalEmissions(3, concentration=0.4))
-    expected = dirichlet_multinomial(np.bincount(x, minlength=3), model.emissions.concentration)
+    model = HiddenMarkovModel(1, one_column(3, concentration=0.4))
+    expected = dirichlet_multinomial(
+        np.bincount(x, minlength=3), model.emissions.component_prior.concentration[0]
+    )
     assert bqvi.fit(model, x).elbo == pytest.approx(expected, rel=1e-10)
 
 
 def test_bound_is_the_average_of_its_integrand():
     rng = np.random.default_rng(3)
     x, k, draws = np.array([0, 2, 1, 2]), 2, 20_000
-    model = HiddenMarkovModel(k, CategoricalEmissions(3, 0.8), transition_concentration=0.6)
+    model = HiddenMarkovModel(k, one_column(3, 0.8), transition_concentration=0.6)
     q = Product(
         {
             "initial": Dirichlet(rng.uniform(0.5, 3.0, k)),
             "transitions": Dirichlet(rng.uniform(0.5, 3.0, (k, k))),
-            "symbols": Dirichlet(rng.uniform(0.5, 3.0, (k, 3))),
+            "probabilities": Dirichlet(rng.uniform(0.5, 3.0, (k, 1, 3))),
         }
     )
     log_pi, log_a, log_e = (part.expected_statistics[0] for part in q.factors.values())
+    log_e = log_e[:, 0]
     paths = np.array(list(itertools.product(range(k), repeat=4)))
     score = log_pi[paths[:, 0]] + log_a[paths[:, :-1], paths[:, 1:]].sum(1) + log_e[paths, x].sum(1)
     log_q = score - np.logaddexp.reduce(score)
@@ -265,17 +266,17 @@ def test_bound_is_the_average_of_its_integrand():
     z, each = paths[chosen], np.arange(draws)
     value = theta["initial"][each, z[:, 0]] - log_q[chosen]
     for t in range(4):
-        value += theta["symbols"][each, z[:, t], x[t]]
+        value += theta["probabilities"][each, z[:, t], 0, x[t]]
         value += theta["transitions"][each, z[:, t - 1], z[:, t]] if t else 0.0
     for name, factor in q.factors.items():
         for row, (own, prior) in enumerate(
             zip(
-                np.atleast_2d(factor.concentration),
-                np.atleast_2d(model.prior[name].concentration),
+                factor.concentration.reshape(-1, factor.concentration.shape[-1]),
+                model.prior[name].concentration.reshape(-1, factor.concentration.shape[-1]),
                 strict=True,
             )
         ):
-            logs = theta[name] if theta[name].ndim == 2 else theta[name][:, row]
+            logs = theta[name].reshape(draws, -1, theta[name].shape[-1])[:, row]
             value += Dirichlet(prior).log_prob(logs) - Dirichlet(own).log_prob(logs)
     found = elbo(model, q, model.check(x))
     assert z_scores(value[:, None], np.array([found])).max() < 5.0  # 6e-7
@@ -287,12 +288,12 @@ def simulated(rng, kind, lengths):
     z = simulate_states(np.full(k, 1 / k), a, lengths, rng)
     if kind == "categorical":
         e = rng.dirichlet(np.full(5, 0.3), k)
-        return z, np.array([rng.choice(5, p=e[s]) for s in z]).astype(float), CategoricalEmissions(5)
+        return z, np.array([rng.choice(5, p=e[s]) for s in z]).astype(float), one_column(5, 1.0)
     if kind == "Poisson":
-        return z, rng.poisson(np.array([1.0, 6.0, 20.0])[z]).astype(float), poisson_emissions()
+        return z, rng.poisson(np.array([1.0, 6.0, 20.0])[z]).astype(float), poisson()
     shape = np.eye(2) if kind == "known" else kind
     x = 4.0 * rng.standard_normal((k, 2))[z] + rng.standard_normal((len(z), 2))
-    return z, x, gaussian_emissions(shape)
+    return z, x, gaussian_components(shape)
 
 
 KINDS = ["categorical", "Poisson", "full", "diagonal", "spherical", "tied", "known"]
@@ -330,16 +331,16 @@ def test_stochastic_steps_average_to_the_full_data_step(kind):
 
 def test_missing_values_are_summed_out():
     rng = np.random.default_rng(6)
-    model = HiddenMarkovModel(2, CategoricalEmissions(3))
+    model = HiddenMarkovModel(2, one_column(3, 1.0))
     theta = {
         "initial": rng.dirichlet(np.ones(2)),
         "transitions": rng.dirichlet(np.ones(2), 2),
-        "symbols": rng.dirichlet(np.ones(3), 2),
+        "probabilities": rng.dirichlet(np.ones(3), 2)[:, None],
     }
     filled = [model.log_likelihood(np.array([0.0, s, 2.0]), theta) for s in range(3)]
     missing = model.log_likelihood(np.array([0.0, np.nan, 2.0]), theta)
     assert missing == pytest.approx(np.logaddexp.reduce(filled), rel=1e-12)
-    b = theta["symbols"][:, [0, 1, 2]].T
+    b = theta["probabilities"][:, 0].T
     assert filled[1] == pytest.approx(enumerated(theta["initial"], theta["transitions"], b)[2], rel=1e-12)
 
 
@@ -359,7 +360,7 @@ def test_statistics_and_base_measure_are_scipys(kind):
     if kind == "Poisson":
         log_b = scipy.stats.poisson(np.exp(q["rates"].mode)[:, 0]).logpmf(rows)
     elif kind == "full":
-        means, covariances = model.emissions.components.each(q["components"])
+        means, covariances = model.emissions.each(q["components"])
         log_b = np.stack(
             [
                 scipy.stats.multivariate_normal(m, c).logpdf(rows)
@@ -399,11 +400,11 @@ def test_states_are_found_again():
 @pytest.mark.parametrize("family", ["full", "point"])
 def test_degenerate_data_stay_finite(family):
     cases = [
-        (CategoricalEmissions(4), [np.array([1]), np.array([2])]),
-        (CategoricalEmissions(2), [np.zeros(300)]),
-        (poisson_emissions(), [np.zeros(5), np.array([1000.0])]),
-        (gaussian_emissions("full"), [np.ones((40, 2)), np.zeros((1, 2))]),
-        (gaussian_emissions("diagonal"), [np.r_[np.zeros(20), 1e6][:, None]]),
+        (one_column(4, 1.0), [np.array([1]), np.array([2])]),
+        (one_column(2, 1.0), [np.zeros(300)]),
+        (poisson(), [np.zeros(5), np.array([1000.0])]),
+        (gaussian_components("full"), [np.ones((40, 2)), np.zeros((1, 2))]),
+        (gaussian_components("diagonal"), [np.r_[np.zeros(20), 1e6][:, None]]),
     ]
     for emissions, data in cases:
         found = bqvi.fit(HiddenMarkovModel(5, emissions), data, family=family, steps=20)
@@ -450,30 +451,30 @@ def test_all_forms_of_data_are_one(tmp_path):
 )
 def test_bad_data_are_named(data, message):
     with pytest.raises(ValueError, match=message):
-        bqvi.fit(HiddenMarkovModel(2, CategoricalEmissions(3)), data())
+        bqvi.fit(HiddenMarkovModel(2, one_column(3, 1.0)), data())
 
 
 def test_other_bad_input_is_named():
     with pytest.raises(ValueError, match=r"count of 0\.5"):
-        bqvi.fit(HiddenMarkovModel(2, poisson_emissions()), np.array([1.0, 0.5]))
+        bqvi.fit(HiddenMarkovModel(2, poisson()), np.array([1.0, 0.5]))
     hole = np.array([[1.0, 2.0], [np.nan, 1.0]])
-    for emissions in (gaussian_emissions(), poisson_emissions()):
+    for emissions in (gaussian_components(), poisson()):
         with pytest.raises(ValueError, match="column 0 all NaN"):
             bqvi.fit(HiddenMarkovModel(2, emissions), hole * [np.nan, 1.0])
     with pytest.raises(ValueError, match="data is nan in row 1"):
-        bqvi.fit(HiddenMarkovModel(2, ComponentEmissions(Multinomial(2))), hole)
+        bqvi.fit(HiddenMarkovModel(2, Multinomial(2)), hole)
     with pytest.raises(ValueError, match="initial_concentration is 0 throughout a row"):
-        HiddenMarkovModel(2, CategoricalEmissions(2), initial_concentration=0.0)
+        HiddenMarkovModel(2, one_column(2, 1.0), initial_concentration=0.0)
     with pytest.raises(
         ValueError, match="transition_concentration contains 1e-305; it must be 0 or at least"
     ):
-        HiddenMarkovModel(2, CategoricalEmissions(2), transition_concentration=1e-305)
+        HiddenMarkovModel(2, one_column(2, 1.0), transition_concentration=1e-305)
     with pytest.raises(ValueError, match="transition_concentration has shape"):
-        HiddenMarkovModel(2, CategoricalEmissions(2), transition_concentration=np.ones(3))
+        HiddenMarkovModel(2, one_column(2, 1.0), transition_concentration=np.ones(3))
     with pytest.raises(TypeError, match="emissions is"):
         HiddenMarkovModel(2, "categorical")
     with pytest.raises(ValueError, match="n_states is 0"):
-        HiddenMarkovModel(0, CategoricalEmissions(2))
+        HiddenMarkovModel(0, one_column(2, 1.0))
 
 
 SHAPES = ["full", "tied", "diagonal", "spherical", "known"]
@@ -482,14 +483,14 @@ SHAPES = ["full", "tied", "diagonal", "spherical", "known"]
 def gaussians(shape):
     """Emissions of two columns about 1000."""
     if shape == "known":
-        return gaussian_emissions(np.array([[1.0, 0.3], [0.3, 0.5]]), prior_mean=[1e3, 1e3])
-    return gaussian_emissions(shape)
+        return gaussian_components(np.array([[1.0, 0.3], [0.3, 0.5]]), prior_mean=[1e3, 1e3])
+    return gaussian_components(shape)
 
 
 def marginal_densities(model, q, values):
     """The densities (T, K) of the observed columns; 1 where there are none."""
     mixture = bqvi.models.GaussianMixture(2, np.eye(2))
-    mixture.components = model.emissions.components
+    mixture.components = model.emissions
     means, covariances = bqvi.models.component_estimates(mixture, q)
     out = np.ones((len(values), len(means)))
     for row, shown in enumerate(~np.isnan(values)):
@@ -502,7 +503,7 @@ def marginal_densities(model, q, values):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("missing", [False, True])
-def test_statistics_of_gaussian_emissions_are_sums_over_all_paths(shape, missing):
+def test_statistics_of_gaussian_components_are_sums_over_all_paths(shape, missing):
     rng = np.random.default_rng(3)
     values = rng.normal(size=(7, 2)) + 1e3
     if missing:
@@ -530,9 +531,9 @@ def mixed(name):
     x[rng.random(20) < 0.3, 1] = np.nan
     x = x[~np.isnan(x).all(axis=1)]
     if name == "Poisson":
-        return poisson_emissions(2.0, 0.5), poisson(2.0, 0.5), x
-    emissions = gaussians(name) if name in SHAPES else ComponentEmissions(categorical(3))
-    return emissions, emissions.components, x
+        return poisson(2.0, 0.5), poisson(2.0, 0.5), x
+    emissions = gaussians(name) if name in SHAPES else categorical(3)
+    return emissions, emissions, x
 
 
 @pytest.mark.parametrize("name", [*SHAPES, "Poisson", "categorical"])

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from mixture_oracles import one_column
 
 import bqvi
-from bqvi.models import CategoricalEmissions, HiddenMarkovModel, Sequences, gaussian_emissions
+from bqvi.models import HiddenMarkovModel, Sequences, gaussian_components
 
 hmm = pytest.importorskip("hmmlearn.hmm")
 
@@ -16,10 +17,10 @@ def case(kind):
     """Model, data, and a point at which hidden states are uncertain."""
     rng = np.random.default_rng(1)
     if kind == "categorical":
-        values, emissions = rng.integers(0, SYMBOLS, LENGTHS.sum()), CategoricalEmissions(SYMBOLS)
+        values, emissions = rng.integers(0, SYMBOLS, LENGTHS.sum()), one_column(SYMBOLS, 1.0)
     else:
         values = rng.normal(size=(LENGTHS.sum(), 2)) @ [[1.0, 0.4], [0.0, 0.7]] + [3.0, -1.0]
-        emissions = gaussian_emissions(kind, flat=True)
+        emissions = gaussian_components(kind, flat=True)
     data = Sequences(values, LENGTHS)
     fit = bqvi.fit(HiddenMarkovModel(K, emissions), data, family="point", start_from="random", steps=3)
     return fit.problem.model, data, fit.q
@@ -28,9 +29,9 @@ def case(kind):
 def parameters(model, q):
     """The parameters under the names of hmmlearn; covariances (K, D, D)."""
     found = {"startprob_": q["initial"].mean, "transmat_": q["transitions"].mean}
-    if "symbols" in q.factors:
-        return {**found, "emissionprob_": q["symbols"].mean}
-    means, covariances = model.emissions.components.each(q["components"])
+    if "probabilities" in q.factors:
+        return {**found, "emissionprob_": q["probabilities"].mean[:, 0]}
+    means, covariances = model.emissions.each(q["components"])
     return {**found, "means_": means, "covars_": covariances}
 
 
@@ -80,7 +81,7 @@ def test_a_step_of_variational_bayes_is_the_peers():
     model, data, _ = case("categorical")
     x = data.values[:, None]
     start = bqvi.fit(model, data, start_from="random", steps=2).q
-    names = {"startprob": "initial", "transmat": "transitions", "emissionprob": "symbols"}
+    names = {"startprob": "initial", "transmat": "transitions", "emissionprob": "probabilities"}
     other = peers.VariationalCategoricalHMM(K, n_features=SYMBOLS, n_iter=1, init_params="", tol=-np.inf)
     for peer_name, name in names.items():
         setattr(other, f"{peer_name}_prior_", np.array(model.prior[name].concentration))

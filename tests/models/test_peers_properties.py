@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.stats
+from mixture_oracles import one_column
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import bqvi
 from bqvi.families import Dirichlet, Product
-from bqvi.models import CategoricalEmissions, HiddenMarkovModel
 from bqvi.models import DirichletProcessMixture as DirichletProcessModel
 from bqvi.models import GaussianMixture as MixtureModel
+from bqvi.models import HiddenMarkovModel
 from bqvi.models import LatentDirichletAllocation as TopicModel
 from bqvi.models.gaussian_mixture import component_estimates
 from bqvi.sklearn import (
@@ -206,7 +207,7 @@ def chain(zeros):
         {
             "initial": Dirichlet(np.where(zeros[0], 1.0, 3.0)),
             "transitions": Dirichlet(np.where(zeros, 1.0, 3.0)),
-            "symbols": Dirichlet(1.0 + np.random.default_rng(1).uniform(1.0, 2.0, (3, 3))),
+            "probabilities": Dirichlet(1.0 + np.random.default_rng(1).uniform(1.0, 2.0, (3, 1, 3))),
         }
     )
 
@@ -216,7 +217,7 @@ def test_a_chain_from_left_to_right_stays_one():
     zeros = np.array([[False, False, True], [True, False, False], [True, True, False]])
     start = chain(zeros)
     start = Product({**start.factors, "initial": Dirichlet(np.array([3.0, 1.0, 1.0]))})
-    model = HiddenMarkovModel(3, CategoricalEmissions(3, concentration=1.0))
+    model = HiddenMarkovModel(3, one_column(3, concentration=1.0))
     fit = bqvi.fit(model, SEQUENCES, family="point", start_from=start, steps=15)
     assert (np.asarray(fit.q["transitions"].mean)[zeros] == 0.0).all()
     np.testing.assert_allclose(fit.q["initial"].mean, [1.0, 0.0, 0.0])
@@ -229,7 +230,7 @@ def test_a_chain_from_left_to_right_stays_one():
 
 @pytest.mark.parametrize("family", ["full", "point"])
 def test_the_order_of_sequences_changes_nothing(family):
-    model = HiddenMarkovModel(3, CategoricalEmissions(3, concentration=1.0))
+    model = HiddenMarkovModel(3, one_column(3, concentration=1.0))
     start = chain(np.zeros((3, 3), bool))
     ends = [
         bqvi.fit(model, [SEQUENCES[n] for n in order], family=family, start_from=start, steps=20)
@@ -272,18 +273,20 @@ def test_an_outlier_that_underflows_every_state_leaves_the_likelihood_finite():
 
 def test_a_state_that_little_visits_stays_near_its_prior():
     """Its symbols do not occur: it has its prior and its few visits, and is not NaN."""
-    model = HiddenMarkovModel(3, CategoricalEmissions(4, concentration=1.0), transition_concentration=0.1)
+    model = HiddenMarkovModel(3, one_column(4, concentration=1.0), transition_concentration=0.1)
     lean = 1.0 + 1e4 * np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
     start = Product(
         {
             "initial": Dirichlet(np.array([1e4, 1e4, 1e-2])),
             "transitions": Dirichlet(np.array([[1e4, 1e4, 1e-2]] * 3)),
-            "symbols": Dirichlet(lean),
+            "probabilities": Dirichlet(lean[:, None]),
         }
     )
     fit = bqvi.fit(model, SEQUENCES, start_from=start, steps=200)
     visits = np.concatenate(fit.problem.model.posteriors(fit.q, SEQUENCES)).sum(axis=0)
     assert visits[2] < 0.1
-    np.testing.assert_allclose(fit.q["symbols"].concentration.sum(1) - 4.0, visits, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        fit.q["probabilities"].concentration[:, 0].sum(1) - 4.0, visits, rtol=1e-3, atol=1e-3
+    )
     assert (np.abs(fit.q["transitions"].concentration[2] - 0.1) < visits[2]).all()
     assert np.isfinite(fit.elbo)

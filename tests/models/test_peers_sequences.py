@@ -13,17 +13,16 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
+from mixture_oracles import one_column
 
 import bqvi
 from bqvi.families import Dirichlet, PointMass, Product
 from bqvi.models import (
-    CategoricalEmissions,
-    ComponentEmissions,
     HiddenMarkovModel,
     Multinomial,
     Sequences,
-    gaussian_emissions,
-    poisson_emissions,
+    gaussian_components,
+    poisson,
 )
 from bqvi.sklearn import HiddenMarkovModel as HiddenStates
 
@@ -37,7 +36,7 @@ SYMBOLS = np.array([[0.1, 0.4, 0.5], [0.6, 0.3, 0.1]])
 
 def at_a_point(initial, transitions, symbols):
     """q with all its mass at these probabilities: the mode of Dir(1 + p) is p."""
-    parts = {"initial": initial, "transitions": transitions, "symbols": symbols}
+    parts = {"initial": initial, "transitions": transitions, "probabilities": symbols[:, None]}
     return Product({name: PointMass(Dirichlet(1.0 + p)) for name, p in parts.items()})
 
 
@@ -58,7 +57,7 @@ def rises(found):
 
 
 def test_known_parameters_have_the_likelihood_posterior_and_path_of_all_paths():
-    model, q = HiddenMarkovModel(2, CategoricalEmissions(3)), at_a_point(INITIAL, TRANSITIONS, SYMBOLS)
+    model, q = HiddenMarkovModel(2, one_column(3, 1.0)), at_a_point(INITIAL, TRANSITIONS, SYMBOLS)
     x = np.array([0, 1, 2, 2, 0, 1])
     paths = list(itertools.product(range(2), repeat=len(x)))
     joint = np.array(
@@ -81,7 +80,7 @@ def test_equal_transitions_leave_a_mixture_with_equal_weights():
     k, rng = 4, np.random.default_rng(0)
     symbols = rng.dirichlet(np.ones(6), k)
     q = at_a_point(np.full(k, 1.0 / k), np.full((k, k), 1.0 / k), symbols)
-    model, x = HiddenMarkovModel(k, CategoricalEmissions(6)), rng.integers(6, size=50)
+    model, x = HiddenMarkovModel(k, one_column(6, 1.0)), rng.integers(6, size=50)
     each = symbols[:, x].T
     np.testing.assert_allclose(model.posteriors(q, [x])[0], each / each.sum(1, keepdims=True), rtol=1e-9)
     np.testing.assert_array_equal(model.viterbi(q, [x])[0], each.argmax(axis=1))
@@ -96,13 +95,14 @@ def test_one_draw_from_several_words_is_a_symbol(family):
     first = {"initial": Dirichlet(np.array([2.0, 3.0, 4.0])), "transitions": Dirichlet(1.0 + np.eye(3))}
     ends = []
     for emissions, name, values in (
-        (CategoricalEmissions(4, concentration=1.5), "symbols", x),
-        (ComponentEmissions(Multinomial(4, concentration=1.5)), Multinomial.name, np.eye(4)[x]),
+        (one_column(4, concentration=1.5), "probabilities", x),
+        (Multinomial(4, concentration=1.5), Multinomial.name, np.eye(4)[x]),
     ):
         model, data = HiddenMarkovModel(3, emissions), Sequences(values, lengths)
-        begin = Product({**first, name: Dirichlet(1.5 + start)})
+        shape = (3, 1, 4) if name == "probabilities" else (3, 4)
+        begin = Product({**first, name: Dirichlet(1.5 + start.reshape(shape))})
         fit = bqvi.fit(model, data, family=family, start_from=begin, steps=25)
-        ends.append((fit.elbo, np.asarray(fit.q[name].mean), np.asarray(fit.q["transitions"].mean)))
+        ends.append((fit.elbo, np.reshape(fit.q[name].mean, (3, 4)), np.asarray(fit.q["transitions"].mean)))
     for one, other in zip(*ends, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8)
 
@@ -139,13 +139,13 @@ def test_symbols_number_from_zero_and_their_number_is_kept():
     x = np.array([0.0, 0.0, 2.0, 1.0, 3.0, 1.0, 1.0])[:, None]
     for given, expected in ((None, 4), (6, 6)):
         found = HiddenStates(2, emissions="categorical", n_symbols=given, random_state=0).fit(x)
-        assert found.posterior_["symbols"].mean.shape == (2, expected)
+        assert found.posterior_["probabilities"].mean.shape == (2, 1, expected)
         assert rises(found)
     assert np.isfinite(found.score(np.array([[5.0], [4.0]])))
-    with pytest.raises(ValueError, match=r"data is 3 in row.*n_symbols = 3"):
+    with pytest.raises(ValueError, match=r"data is 3 in row.*n_categories = 3"):
         HiddenStates(2, emissions="categorical", n_symbols=3).fit(x)
     for bad in (-1.0, 0.5):
-        with pytest.raises(ValueError, match="symbol"):
+        with pytest.raises(ValueError, match="categories must be"):
             HiddenStates(2, emissions="categorical").fit(np.array([[0.0], [bad], [1.0]]))
 
 
@@ -156,13 +156,14 @@ def test_shapes_of_covariances_that_there_are_not_are_refused(bad):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("initial", (2,)), ("transitions", (2, 3)), ("symbols", (3, 4)), ("symbols", (2, 3))]
+    ("name", "shape"),
+    [("initial", (2,)), ("transitions", (2, 3)), ("probabilities", (3, 1, 4)), ("probabilities", (2, 1, 3))],
 )
 def test_starts_of_other_shapes_are_refused(name, shape):
     """A model of three states and three symbols."""
     q = at_a_point(np.full(3, 1 / 3), np.full((3, 3), 1 / 3), np.full((3, 3), 1 / 3))
     start = Product({n: Dirichlet(np.ones(shape)) if n == name else f.family for n, f in q.factors.items()})
-    model = HiddenMarkovModel(3, CategoricalEmissions(3))
+    model = HiddenMarkovModel(3, one_column(3, 1.0))
     with pytest.raises(ValueError, match="start_from"):
         bqvi.fit(model, [np.arange(3)], start_from=start, steps=1)
 
@@ -170,11 +171,11 @@ def test_starts_of_other_shapes_are_refused(name, shape):
 @pytest.mark.parametrize("shape", [(2,), (4,), (2, 3), (3, 2)])
 def test_priors_of_other_shapes_are_refused(shape):
     with pytest.raises(ValueError, match="transition_concentration"):
-        HiddenMarkovModel(3, CategoricalEmissions(3), transition_concentration=np.ones(shape))
+        HiddenMarkovModel(3, one_column(3, 1.0), transition_concentration=np.ones(shape))
     with pytest.raises(ValueError, match="initial_concentration"):
-        HiddenMarkovModel(3, CategoricalEmissions(3), initial_concentration=np.ones(shape))
+        HiddenMarkovModel(3, one_column(3, 1.0), initial_concentration=np.ones(shape))
     with pytest.raises(ValueError, match="concentration"):
-        CategoricalEmissions(3, concentration=np.ones(shape))
+        one_column(3, concentration=np.ones(shape))
 
 
 def test_priors_worth_much_hold_the_estimates():
@@ -185,7 +186,7 @@ def test_priors_worth_much_hold_the_estimates():
     wanted = np.array([[0.8, 0.2], [0.3, 0.7]])
     for weight, within in ((1e9, 1e-5), (1.0, 1.0)):
         model = HiddenMarkovModel(
-            2, CategoricalEmissions(3), transition_concentration=1.0 + weight * wanted,
+            2, one_column(3, 1.0), transition_concentration=1.0 + weight * wanted,
             initial_concentration=1.0 + weight * np.array([0.9, 0.1]),
         )  # fmt: skip
         fit = bqvi.fit(model, x, family="point", steps=50, start_from="random")
@@ -205,7 +206,7 @@ def test_variational_bayes_leaves_states_empty_that_are_not_needed():
     data = list(cycles(7, 100, np.random.default_rng(6)))
 
     def fitted(k):
-        emissions = CategoricalEmissions(3, concentration=0.1)
+        emissions = one_column(3, concentration=0.1)
         model = HiddenMarkovModel(k, emissions, initial_concentration=0.1, transition_concentration=0.1)
         return model, bqvi.fit(model, data, starts=20, start_from="random", steps=300, tolerance=1e-6, seed=0)
 
@@ -214,7 +215,7 @@ def test_variational_bayes_leaves_states_empty_that_are_not_needed():
     used = visits > 1.0
     assert used.sum() == 3
     np.testing.assert_allclose(visits[used], 700.0 / 3.0, rtol=0.02)
-    assert (fit.q["symbols"].mean[used].max(axis=1) > 0.99).all()
+    assert (fit.q["probabilities"].mean[used, 0].max(axis=1) > 0.99).all()
     assert (fit.q["transitions"].mean[used].max(axis=1) > 0.98).all()
     assert fit.elbo < fitted(3)[1].elbo
 
@@ -224,12 +225,12 @@ def test_maximum_likelihood_from_the_posterior_means_is_near_and_above():
     rng = np.random.default_rng(7)
     states = np.repeat(rng.integers(2, size=100), 20)
     x = [rng.normal(6.0 * states, 1.0 + states)]
-    model = HiddenMarkovModel(2, gaussian_emissions("full"))
+    model = HiddenMarkovModel(2, gaussian_components("full"))
     fit = bqvi.fit(model, x, steps=200, tolerance=1e-8)
     settled = fit.problem.model
-    means, covariances = settled.emissions.components.each(fit.q["components"])
+    means, covariances = settled.emissions.each(fit.q["components"])
     at_means = gaussian_log_likelihood(x[0], fit.q, means, covariances)
-    flat = HiddenMarkovModel(2, gaussian_emissions("full", flat=True))
+    flat = HiddenMarkovModel(2, gaussian_components("full", flat=True))
     best = bqvi.fit(flat, x, family="point", steps=500, tolerance=1e-9, starts=3)
     assert best.elbo - 11.0 < at_means <= best.elbo + 1e-6
 
@@ -256,9 +257,9 @@ def test_the_bound_is_highest_at_the_number_of_states(emissions):
         "poisson": rng.poisson(2.0 + 30.0 * states),
     }[emissions]
     made = {
-        "gaussian": gaussian_emissions("full"),
-        "categorical": CategoricalEmissions(4),
-        "poisson": poisson_emissions(),
+        "gaussian": gaussian_components("full"),
+        "categorical": one_column(4, 1.0),
+        "poisson": poisson(),
     }[emissions]
     bounds = [
         bqvi.fit(HiddenMarkovModel(k, made), [x], starts=2, steps=200, tolerance=1e-4, seed=0).elbo

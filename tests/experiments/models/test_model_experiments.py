@@ -7,7 +7,7 @@ import torch
 from scipy import integrate
 
 import bqvi
-from bqvi.models import gaussian_emissions
+from bqvi.models import gaussian_components
 from experiments.harness import registry
 from experiments.harness.experiment import Case
 from experiments.models import direct_ascent, em_relatives, kl_directions, sequences, topics
@@ -90,9 +90,9 @@ def test_values_of_a_series_are_predicted_from_those_before_them():
     """By the forward recursion, one step after the other."""
     case = Case("Nile, K = 2", {"data": "Nile", "states": 2, "starts": 1, "steps": 30})
     values = sequences.series("Nile")[1]
-    found = sequences.held_out(case, gaussian_emissions("diagonal"), values, 0)
-    fit = sequences.fitted(case, gaussian_emissions("diagonal"), values[:80], 0)
-    means, covariances = fit.problem.model.emissions.components.each(fit.q["components"])
+    found = sequences.held_out(case, gaussian_components("diagonal"), values, 0)
+    fit = sequences.fitted(case, gaussian_components("diagonal"), values[:80], 0)
+    means, covariances = fit.problem.model.emissions.each(fit.q["components"])
     density = scipy.stats.norm(means[:, 0], np.sqrt(covariances[:, 0, 0])).pdf
     state, scores = fit.q["initial"].mean, []
     for value in values:
