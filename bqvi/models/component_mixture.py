@@ -81,7 +81,7 @@ class Mixture:
     def prior(self) -> Product:
         """p(theta): the weights' factor, if they have one, and the components'."""
         components = self.components.prior(self.n_components)
-        weights = self.mixing.prior
+        weights: Any = self.mixing.prior
         if weights is None:
             return Product({self.components.name: components})
         if isinstance(components, Flat):

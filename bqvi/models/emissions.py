@@ -9,8 +9,8 @@ then one matrix product for the log likelihoods and one for the sums,
 
     ln p(x_t | z_t = k) = w_k . (T(x_t), 1) + ln h(x_t),        sum_t r_tk (T(x_t), 1).
 
-Where rows repeat, as symbols and small counts do, both are computed for the distinct rows (`_Rows`), as are
-those of rows with missing columns (`mixture`), a product for each pattern of columns.
+Where rows repeat, as symbols and small counts do, both are computed for the distinct rows (`_Distinct`). So
+are those of rows with missing columns (`mixture`), by a product for each pattern of columns.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Table:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Distinct:
     """The distinct values, and where they are; methods as of `_Table`."""
 
     rows: np.ndarray
@@ -116,7 +116,7 @@ class _Rows:
         return joint.statistics(self.rows, visits[:, :-1].T)
 
 
-Arranged: TypeAlias = _Table | _Rows
+Arranged: TypeAlias = _Table | _Distinct
 """Values as the passes over the data take them."""
 
 
@@ -130,7 +130,7 @@ def arranged(components: Components, values: np.ndarray, shown: np.ndarray) -> A
         distinct, places = np.unique(rows, axis=0, return_inverse=True) if repeated else (rows, None)
         which = np.full(shown.shape, len(distinct))
         which[seen] = np.arange(len(rows)) if places is None else places.ravel()
-        return _Rows(distinct, which)
+        return _Distinct(distinct, which)
     flat = values.reshape(-1, values.shape[-1]) - components.centre
     table = lifted(flat, components.lift()).reshape(*shown.shape, -1)
     ones = np.concatenate([np.where(seen[..., None], table, 0.0), seen[..., None]], axis=-1)

@@ -15,12 +15,16 @@ A concentration alpha ~ Gamma(a, b) can be learnt: its optimal q(alpha) given q(
     Gamma(a + T - 1, b - sum_t E ln(1 - v_t))           (T sticks, if tied)
 
 which the local step computes together with q(z), so that the bound is a function of q(v) alone.
+
+Each has the number of components with parameters (``n_components``), the ``name`` of the factor q of theta on
+which the weights depend ('' if there is none), and its ``prior``; ``tied`` says whether a column of
+responsibilities is for components that are as the prior has them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
@@ -30,41 +34,6 @@ from bqvi.families import Dirichlet, Gamma
 from bqvi.families.family import FamilyOrPoint
 from gp.arrays import Array
 from gp.checks import positive_vector, require_above, require_integer
-
-
-class Mixing(Protocol):
-    """A prior of weights; frozen settings."""
-
-    @property
-    def n_components(self) -> int:
-        """K, components that have parameters."""
-
-    @property
-    def name(self) -> str:
-        """Of the factor of theta that the weights depend on; '' if there is none."""
-
-    @property
-    def tied(self) -> bool:
-        """Whether a column of responsibilities is for components that are as the prior has them."""
-
-    @property
-    def prior(self) -> Any:
-        """p(weights), or None."""
-
-    def log_weights(self, q: Any) -> np.ndarray:
-        """E ln pi_k under the factor q, (K,) or (K + 1,)."""
-
-    def log_weights_at(self, theta: Array) -> Array:
-        """ln pi, (..., K) or (..., K + 1), at points of the factor."""
-
-    def statistics(self, q: Any, counts: np.ndarray) -> Values:
-        """The contribution of counts N_k to the natural parameters of the prior."""
-
-    def bound(self, q: Any) -> float:
-        """The remaining terms of the bound, nats."""
-
-    def start(self, shares: np.ndarray) -> Any:
-        """A starting factor for components with ``shares`` (K,) of the data each, summing to N."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +63,15 @@ class DirichletWeights:
         return Dirichlet(self.concentration)
 
     def log_weights(self, q: FamilyOrPoint) -> np.ndarray:
-        """E ln pi, (K,)."""
+        """E ln pi_k under the factor ``q``, (K,), or (K + 1,) if tied."""
         return np.asarray(q.expected_statistics[0])
 
     def log_weights_at(self, theta: Array) -> Array:
         """Log weights at ``theta``, which is ln pi."""
         return theta
 
-    def statistics(self, q: FamilyOrPoint, counts: np.ndarray) -> Values:
+    def statistics(self, q: FamilyOrPoint | None, counts: np.ndarray) -> Values:
+        """What ``counts`` N_k under ``q`` add to the natural parameters of the prior."""
         return (counts,)
 
     def bound(self, q: FamilyOrPoint) -> float:
@@ -109,6 +79,7 @@ class DirichletWeights:
         return 0.0
 
     def start(self, shares: np.ndarray) -> Dirichlet:
+        """A starting factor for components with ``shares`` (K,) of the data each, summing to N."""
         return Dirichlet(self.concentration + shares)
 
 
@@ -128,15 +99,15 @@ class UniformWeights(Checked):
     prior = None
 
     def log_weights(self, q: FamilyOrPoint) -> np.ndarray:
-        """-ln K, (K,)."""
+        """-ln K, (K,), whatever ``q`` is."""
         return np.full(self.n_components, -np.log(self.n_components))
 
     def log_weights_at(self, theta: Array) -> Array:
         """-ln K, (K,), for every ``theta``."""
         return self.log_weights(theta)
 
-    def statistics(self, q: FamilyOrPoint, counts: np.ndarray) -> Values:
-        """Nothing."""
+    def statistics(self, q: FamilyOrPoint | None, counts: np.ndarray) -> Values:
+        """Nothing, whatever ``q`` and ``counts`` are."""
         return ()
 
     def bound(self, q: FamilyOrPoint) -> float:
@@ -144,7 +115,7 @@ class UniformWeights(Checked):
         return 0.0
 
     def start(self, shares: np.ndarray) -> None:
-        """Nothing to start."""
+        """Nothing to start for ``shares``."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +156,7 @@ class Sticks(Checked):
 
     @property
     def tied(self) -> bool:
+        """Whether the tail is."""
         return self.tail == "tied"
 
     @property
@@ -203,7 +175,7 @@ class Sticks(Checked):
         )
 
     def log_weights(self, q: FamilyOrPoint) -> np.ndarray:
-        """E ln pi."""
+        """E ln pi under ``q``."""
         if self.learnt:
             self._log_rest(q)
         return np.asarray(self.log_weights_at(q.expected_statistics[0]))
@@ -228,8 +200,8 @@ class Sticks(Checked):
             raise ArithmeticError(_NOTHING_LEFT)
         return log_rest
 
-    def statistics(self, q: FamilyOrPoint, counts: np.ndarray) -> Values:
-        """The counts (N_t, N_{>t}), and the contribution of a learnt concentration to the flat prior."""
+    def statistics(self, q: FamilyOrPoint | None, counts: np.ndarray) -> Values:
+        """The counts (N_t, N_{>t}) of ``counts``, and what a concentration learnt from ``q`` adds."""
         behind = counts[::-1].cumsum()[::-1]
         found = np.column_stack([counts[: self.n_sticks], behind[1 : self.n_sticks + 1]])
         if self.learnt:
@@ -242,7 +214,7 @@ class Sticks(Checked):
         return (found,)
 
     def bound(self, q: FamilyOrPoint) -> float:
-        """E ln p(v | alpha) of a learnt concentration, less KL(q(alpha) || p(alpha))."""
+        """E ln p(v | alpha) of a concentration learnt from ``q``, less KL(q(alpha) || p(alpha))."""
         if not isinstance(self.concentration, tuple):
             return 0.0
         shape, rate = self.concentration
@@ -253,10 +225,13 @@ class Sticks(Checked):
         return self.n_sticks * log_alpha + (float(found.mean) - 1.0) * log_rest - divergence
 
     def start(self, shares: np.ndarray) -> Dirichlet:
+        """A starting factor for ``shares`` (T,)."""
         behind = shares[::-1].cumsum()[::-1] - shares
         return Dirichlet(1.0 + np.column_stack([shares, behind])[: self.n_sticks])
 
 
+Mixing: TypeAlias = DirichletWeights | UniformWeights | Sticks
+"""A prior of weights."""
 _NOTHING_LEFT = (
     "nothing is left behind a stick at a point estimate, where a learnt concentration has no maximum; give "
     "the concentration as a number of at least 1, or family 'full'"
@@ -269,6 +244,6 @@ def expected_weights(mixing: Mixing, q: Any) -> np.ndarray:
         means = np.asarray(q.mean)
         rest = np.concatenate([[1.0], np.cumprod(means[:, 1])])
         return np.asarray(np.append(means[:, 0], 1.0) * rest)
-    if q is None:
-        return np.asarray(np.exp(mixing.log_weights(q)))
+    if isinstance(mixing, UniformWeights):
+        return np.exp(mixing.log_weights(q))
     return np.asarray(q.mean)
