@@ -123,33 +123,6 @@ class Evidence:
         z, coefficients, residual = whitened[:, :p], *least_squares(whitened[:, :p], whitened[:, p:])
         return cls(factor, convention, z, coefficients, residual, least_scale)
 
-    @classmethod
-    def of_noisy(
-        cls,
-        matrix: np.ndarray,
-        noise: np.ndarray | float,
-        factorise: Callable[[np.ndarray], Factor],
-        targets: np.ndarray,
-        basis: np.ndarray | None = None,
-        convention: Convention = "profiled",
-        least_scale: float = _TINY,
-    ) -> Evidence:
-        """The evidence of targets for K = ``matrix`` + diag(``noise``), which is factorised here.
-
-        Parameters
-        ----------
-        matrix : (n, n); the noise is on its diagonal while it is factorised, and not afterwards
-        noise : variances (n,), or one number
-        factorise : a function of K that returns its factor without overwriting K, or raises LinAlgError
-        targets, basis, convention, least_scale : as of `of`
-        """
-        diagonal = np.einsum("ii->i", matrix)
-        before = diagonal.copy()
-        diagonal += noise
-        factor = factorise(matrix)
-        diagonal[:] = before  # restored, as a pull-back may read the matrix
-        return cls.of(factor, targets, basis, convention, least_scale)
-
     @property
     def outputs(self) -> int:
         """The number O of outputs."""
@@ -416,10 +389,12 @@ class LogPosterior:
         return np.exp(psi[-1]) * self.noise if self.noise_fitted else self.noise
 
     def _evidence(self, matrix: np.ndarray, psi: np.ndarray) -> Evidence:
-        noise = self._noise(psi)
-        return Evidence.of_noisy(
-            matrix, noise, self.factor, self.targets, self.basis, self.convention, self.least_scale
-        )
+        diagonal = np.einsum("ii->i", matrix)
+        before = diagonal.copy()
+        diagonal += self._noise(psi)
+        factor = self.factor(matrix)
+        diagonal[:] = before  # restored, as a pull-back may read the matrix
+        return Evidence.of(factor, self.targets, self.basis, self.convention, self.least_scale)
 
     def scale_slope(self, psi: np.ndarray) -> np.ndarray:
         """d ln s / d psi, (P,): minus the sum of w^T dK w over nu O s, with w the weights."""

@@ -23,13 +23,13 @@ from gp.checks import as_noise, as_values, require_integer, require_memory, requ
 from gp.grams import on_host, pieces, taken
 from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
-from gp.kernels.parameters import per_column
+from gp.kernels.parameters import per_column, scaled
 from gp.means import Constant, Mean
 from gp.observations import Functional, Values, as_functional
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
-from gp.problem import EvidenceProblem, fitted
-from gp.screening import InUnits, Screening, curvature, screened
+from gp.problem import EvidenceProblem
+from gp.screening import InUnits, curvature, screened
 from gp.settings import FIT
 from gp.suggestions import suggesting
 from gp.threads import of_few
@@ -121,15 +121,17 @@ class Hyperparameters:
         an end of the prior (in effect zero or infinity) lowers the evidence by less than 2 nats with the
         others held fixed; and those whose standard deviation is more than 70 % of the prior's.
         """
-        prior, open_ended = self.coordinates.prior, self._open_ended()
+        prior, evidence = self.coordinates.prior, InUnits(self.problem, self.coordinates)
         sd = np.sqrt(np.diag(np.linalg.inv(self.precision)))
         found = {}
         for index, name in enumerate(self.coordinates.names):
+            ends = np.tile(self.psi, (2, 1))
+            ends[:, index] = prior.lower[index], prior.upper[index]
             if self.psi[index] < prior.lower[index]:
                 found[name] = "the prior alone keeps it from smaller values"
             elif self.psi[index] > prior.upper[index]:
                 found[name] = "the prior alone keeps it from larger values"
-            elif open_ended[index]:
+            elif max(evidence.value(end) for end in ends) > self.log_evidence - FIT.open_ended:
                 found[name] = "an end of its prior would do as well"
             elif sd[index] > FIT.undetermined * prior.sd[index]:
                 found[name] = "the data leave it about as vague as its prior"
@@ -165,18 +167,6 @@ class Hyperparameters:
             "evidence grows without bound as the noise vanishes: keep one of each where they are copies, "
             "copies='merge'"
         )
-
-    def _open_ended(self) -> Any:
-        """Return which parameters, (P,), the data do not keep from an end of their prior."""
-        prior, found = self.coordinates.prior, []
-        for index in range(len(self.psi)):
-            values = []
-            for end in (prior.lower[index], prior.upper[index]):
-                psi = self.psi.copy()
-                psi[index] = end
-                values.append(InUnits(self.problem, self.coordinates).value(psi))
-            found.append(max(values) > self.log_evidence - FIT.open_ended)
-        return np.array(found, dtype=bool)
 
     def __str__(self) -> str:
         values = self.values
@@ -273,50 +263,60 @@ def fit(
     require_integer("n_starts", 1 if n_starts is None else n_starts, 1)
     require_integer("max_iterations", max_iterations, 1)
     require_seed("seed", seed)
-    _check_kinds(mean, priors)
-    observed, y = _checked_data(x, y)
+    if mean is not None and not isinstance(mean, Mean):
+        raise TypeError(f"mean = {shown(mean)}: give a mean function, such as those of gp.means")
+    if priors is not None and not isinstance(priors, Priors):
+        raise TypeError(f"priors = {priors!r}: give gp.priors.Priors")
+    observed = as_functional(x)
+    if len(observed) == 0:
+        raise ValueError(
+            "x has no points: hyperparameters cannot be fitted to nothing; give at least one, or "
+            "use GaussianProcess(kernel).condition(x, y), which works without"
+        )
+    require_memory(len(observed))
+    y = as_values("y", flat(y), len(observed), observed.x)
     with of_few(len(observed)):
         if copies == "merge":
             observed, y, noise = _merged(observed, y, noise)
-        n_starts = _default_starts(len(observed), observed.x.shape[1]) if n_starts is None else n_starts
+        if n_starts is None:
+            few = 6 if len(observed) > 200 else FIT.few_starts
+            n_starts = min(max(few, 3 + 3 * (observed.x.shape[1] - 5)), FIT.most_starts)
         units = _checked_units(observed, y)
         problem = _problem(observed, y, kernel, mean, noise, units=units)
-        if _without_noise(problem):
-            # smaller differences, in standard deviations of the targets, are rounding
-            _refuse_contradictions(problem, 1e-6 * units.output)
+        for block, part in pieces(problem.observed):
+            if problem.exact and isinstance(block, Values):  # smaller differences of targets are rounding
+                refuse_contradictions(block.x, problem.y[part], np.full(len(block), 1e-6 * units.output))
         coordinates = SearchCoordinates.of(problem, units, priors or Priors())
-        limits = Screening(method == "map", n_starts, max_iterations, np.random.default_rng(seed))
-        hyperparameters = _searched(problem, coordinates, limits)
+        rng = np.random.default_rng(seed)
+        best = screened(problem, coordinates, method == "map", n_starts, max_iterations, rng)
+        solution = problem.objective.evidence(coordinates.vector(best.psi))
+        hyperparameters = Hyperparameters(
+            problem=problem,
+            coordinates=coordinates,
+            psi=best.psi,
+            log_evidence=solution.value,
+            scale=solution.scale,
+            coefficients=solution.coefficients[:, 0],
+            jitter=solution.factor.jitter,
+            converged=best.converged,
+            message=best.message,
+            n_evaluations=best.n_evaluations,
+        )
         for warning in _warnings(hyperparameters):
             warn_user(warning, RuntimeWarning)
-        return posterior_at(hyperparameters, hyperparameters.psi, observed, y)
+        return posterior_at(hyperparameters, best.psi, observed, y)
 
 
 def _checked_units(observed: Functional, y: Array) -> DataUnits:
     """The units of the data; ValueError where their squares over- or underflow."""
     units = DataUnits.of(on_host(observed), to_numpy(y))
-    _check_spread("y", units.output)
-    for spread in np.atleast_1d(units.inputs):
-        _check_spread("x", float(spread))
+    for name, spread in (("y", units.output), *(("x", each) for each in units.inputs)):
+        if not _SMALLEST_SPREAD < spread < 1 / _SMALLEST_SPREAD:
+            raise ValueError(
+                f"{name} has a spread of {spread:.3g}, whose square is out of the range of floating-point "
+                "numbers: give it in another unit"
+            )
     return units
-
-
-def _searched(problem: EvidenceProblem, coordinates: SearchCoordinates, limits: Screening) -> Hyperparameters:
-    """The hyperparameters at the best optimum that is found."""
-    found = screened(problem, coordinates, limits)
-    solution = problem.objective.evidence(coordinates.vector(found.psi))
-    return Hyperparameters(
-        problem=problem,
-        coordinates=coordinates,
-        psi=found.psi,
-        log_evidence=solution.value,
-        scale=solution.scale,
-        coefficients=solution.coefficients[:, 0],
-        jitter=solution.factor.jitter,
-        converged=found.converged,
-        message=found.message,
-        n_evaluations=found.n_evaluations,
-    )
 
 
 def _warnings(found: Hyperparameters) -> Iterator[str]:
@@ -338,53 +338,6 @@ def _warnings(found: Hyperparameters) -> Iterator[str]:
             f"y: {found.why_noise_vanished()}, or give noise, or a prior of it that ends higher, "
             "priors=Priors(noise=Plateau(...))"
         )
-
-
-def _check_kinds(mean: object, priors: object) -> None:
-    if mean is not None and not isinstance(mean, Mean):
-        raise TypeError(f"mean = {shown(mean)}: give a mean function, such as those of gp.means")
-    if priors is not None and not isinstance(priors, Priors):
-        raise TypeError(f"priors = {priors!r}: give gp.priors.Priors")
-
-
-def _check_spread(name: str, spread: float) -> None:
-    """Raise ValueError where the variance of targets or inputs over- or underflows."""
-    if not _SMALLEST_SPREAD < spread < 1 / _SMALLEST_SPREAD:
-        raise ValueError(
-            f"{name} has a spread of {spread:.3g}, whose square is out of the range of floating-point "
-            "numbers: give it in another unit"
-        )
-
-
-def _without_noise(problem: EvidenceProblem) -> bool:
-    """Tell whether neither the model nor its kernel has noise."""
-    white = any(parameter.kind == "noise" for parameter in problem.kernel.parameters())
-    return problem.noise is not None and not np.any(problem.noise) and not white
-
-
-def _default_starts(n: int, dimension: int) -> int:
-    wanted = max(6 if n > 200 else FIT.few_starts, 3 + 3 * (dimension - 5))
-    return min(wanted, FIT.most_starts)
-
-
-def _refuse_contradictions(problem: EvidenceProblem, allowed: float) -> None:
-    for block, part in pieces(problem.observed):
-        if isinstance(block, Values):
-            values = problem.y[part]
-            refuse_contradictions(block.x, values, np.full(len(values), allowed))
-
-
-def _checked_data(
-    x: Array | Functional | Sequence[Functional], y: Array | Sequence[Array]
-) -> tuple[Functional, Array]:
-    observed = as_functional(x)
-    if len(observed) == 0:
-        raise ValueError(
-            "x has no points: hyperparameters cannot be fitted to nothing; give at least one, or "
-            "use GaussianProcess(kernel).condition(x, y), which works without"
-        )
-    require_memory(len(observed))
-    return observed, as_values("y", flat(y), len(observed), observed.x)
 
 
 def _merged(observed: Functional, y: Array, noise: Any) -> tuple[Functional, Array, Any]:
@@ -413,8 +366,14 @@ def posterior_at(
     observed : the n functionals of the data. y : their values, (n,).
     factor : multiplies the overall scale of kernel and noise.
     """
-    vector = hyperparameters.coordinates.vector(psi)
-    kernel, mean, noise = fitted(hyperparameters.problem, vector, factor)
+    problem, vector = hyperparameters.problem, hyperparameters.coordinates.vector(psi)
+    solution = problem.objective.evidence(vector)
+    kernel, noise = problem.unpack(vector)
+    mean, coefficients = problem.mean, solution.coefficients[:, 0]
+    mean = mean.with_coefficients(coefficients) if coefficients.size else mean
+    if problem.profiled:
+        scale = factor * solution.scale
+        kernel, noise = scaled(kernel, scale), scale * noise
     noise = as_like(noise, y) if np.ndim(noise) == 1 else noise
     return replace(condition(kernel, mean, observed, y, noise), hyperparameters=hyperparameters)
 

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
 
 import numpy as np
 
 from gp import triangular
 from gp.arrays import Array, as_like, is_torch, namespace
-from gp.rounding import LARGE_PIVOT, SMALLEST_EIGENVALUE, extension_is_sound, is_sound
+from gp.rounding import extension_is_sound, is_sound
 from gp.threads import of_few
 from gp.triangular import lapack, solve_lower
 
@@ -234,10 +233,6 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
     xp = namespace(cross, corner)
     if cross.shape[0] == 0:
         return cholesky(corner)
-    if corner.shape[0] == 1 and not is_torch(corner):
-        extended = _extended_by_one(factor, cross[:, 0], float(corner[0, 0]))
-        if extended is not None:
-            return extended
     new = factor.solve(cross).T  # B^T
     scale = xp.linalg.diagonal(corner)
     if factor.jitter > 0:
@@ -250,26 +245,6 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
         )
     rows = xp.concat([new, schur.head], axis=1)
     return _with_rows(factor, rows, max(factor.jitter, schur.jitter))
-
-
-def _extended_by_one(factor: Factor, cross: np.ndarray, corner: float) -> Factor | None:
-    """Return `extend` for one row, cross (n,), whose pivot is a number; ``None`` if it needs jitter.
-
-    Designs grow by one row at a time, with n so small that overheads matter.
-    """
-    n = cross.shape[0]
-    row = np.empty((1, n + 1), dtype=cross.dtype)
-    new = row[0, :n]
-    new[:] = factor.solve(cross)
-    pivot = corner * (1 + factor.jitter) - float(new @ new)
-    rounding = float(np.finfo(cross.dtype).eps) * corner
-    if not pivot >= SMALLEST_EIGENVALUE * rounding > 0:
-        return None
-    row[0, n] = sqrt(pivot)
-    small = pivot < LARGE_PIVOT * rounding
-    if small and not extension_is_sound(factor, row[:, :n], row[:, n:], np.array([corner])):
-        return None
-    return _with_rows(factor, row, factor.jitter)
 
 
 def _with_rows(factor: Factor, rows: Array, jitter: float) -> Factor:

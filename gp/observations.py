@@ -191,7 +191,7 @@ class Observations:
         last = self.blocks[-1]
         if isinstance(last, Values) and isinstance(added[0], Values):
             require_same_kind("x of one block", last.x, "x of another", added[0].x)
-            both = _unchecked_values(_concatenated([last.x, added[0].x], 0))
+            both = Values(_concatenated([last.x, added[0].x], 0))
             return Observations((*self.blocks[:-1], both, *added[1:]))
         return Observations((*self.blocks, *added))
 
@@ -221,13 +221,6 @@ def require_same_kind(name: str, a: Array, other: str, b: Array) -> None:
         f"{name} is a {describe(a)}, {other} is a {describe(b)}: give both as NumPy arrays or both "
         "as torch tensors, of the same dtype and on the same device"
     )
-
-
-def _unchecked_values(x: Array) -> Values:
-    """Return Values at points that have been checked before, which costs O(n) again."""
-    values = object.__new__(Values)
-    object.__setattr__(values, "x", x)
-    return values
 
 
 def _concatenated(parts: Sequence[Array], axis: int) -> Array:

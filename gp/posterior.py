@@ -284,33 +284,27 @@ class Posterior(PosteriorMethods):
                 "of the new ones"
             )
         noise = self.noise if noise is None else as_noise(noise, len(added), self.y)
+        observed, xp = self.observations.with_functional(added), namespace(y)
+        values = xp.concat([self.y, y])
+        variances = _joined_noise(self.noise, noise, self.observations, added)
         try:
-            factor = extend(self.factor, self._cross(added).T, _corner(self.kernel, added, noise))
+            corner = _with_noise(covariance(self.kernel, added, added), added, noise)
+            factor = extend(self.factor, self._cross(added).T, corner)
         except NotPositiveDefiniteError:
-            return self._refitted(added, y, noise)
-        xp = namespace(y)
+            whole = condition(self.kernel, self.mean_function, observed, values, variances)
+            return replace(whole, hyperparameters=self.hyperparameters)
         whitened = factor.continue_solution(self.whitened, y - added.apply(self.mean_function))
-        extended = Posterior(
-            kernel=self.kernel,
-            mean_function=self.mean_function,
-            observations=self.observations.with_functional(added),
-            y=xp.concat([self.y, y]),
-            noise=_joined_noise(self.noise, noise, self.observations, added),
+        extended = replace(
+            self,
+            observations=observed,
+            y=values,
+            noise=variances,
             factor=factor,
             whitened=xp.concat([self.whitened, whitened]),
-            hyperparameters=self.hyperparameters,
         )
         if extended.is_singular:
             _refuse_misses(extended, slice(None) if factor.jitter > self.jitter else slice(-len(added), None))
         return extended
-
-    def _refitted(self, added: Functional, y: Array, noise: Array) -> Posterior:
-        """Return the posterior with more observations, from their whole covariance."""
-        observed = self.observations.with_functional(added)
-        values = namespace(y).concat([self.y, y])
-        variances = _joined_noise(self.noise, noise, self.observations, added)
-        posterior = condition(self.kernel, self.mean_function, observed, values, variances)
-        return replace(posterior, hyperparameters=self.hyperparameters)
 
     def _predicted(self, x: Array | Functional) -> Functional:
         at = as_functional(x)
@@ -365,13 +359,6 @@ def _with_noise(matrix: Array, observed: Functional, noise: Array) -> Array:
     return matrix + namespace(matrix).eye(
         matrix.shape[0], dtype=matrix.dtype, device=matrix.device
     ) * as_like(variances, matrix)
-
-
-def _corner(kernel: Kernel, added: Functional, noise: Array) -> Array:
-    """Return the covariance of new observations, (m, m); for one value it is computed as a variance."""
-    if isinstance(noise, float) and type(added) is Values and len(added) == 1:
-        return (kernel.diagonal(added.x) + noise)[:, None]
-    return _with_noise(covariance(kernel, added, added), added, noise)
 
 
 def _squares(columns: Array) -> Array:

@@ -23,6 +23,7 @@ from gp.imports import needing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_VERSION = 1
 _POINTS = 300
 """The number of points at which a plot is drawn."""
 
@@ -97,23 +98,9 @@ class PosteriorMethods:
         TypeError
             The kernel or the mean is of the user's own: pickle it. OSError where it cannot be written.
         """
-        save(self, path)
-
-
-_VERSION = 1
-
-
-def save(posterior: Any, path: str | Path) -> None:
-    """Write a posterior to one .npz file at ``path``, atomically; :func:`gp.load` reads it.
-
-    Raises
-    ------
-    TypeError
-        A part of it is no object of this package, as a kernel of the user's own: pickle it.
-    """
-    writer = _Writer()
-    header = {"gp": _VERSION, "posterior": writer.tree(posterior), "objects": writer.objects}
-    write_arrays(path, header, writer.arrays)
+        writer = _Writer()
+        header = {"gp": _VERSION, "posterior": writer.tree(self), "objects": writer.objects}
+        write_arrays(path, header, writer.arrays)
 
 
 def load(path: str | Path) -> Any:
@@ -144,9 +131,7 @@ class _Writer:
 
     def tree(self, value: Any) -> Any:
         """What JSON can hold in the place of a value."""
-        if value is None or isinstance(value, bool | str | int):
-            return value
-        if type(value) is float:
+        if value is None or isinstance(value, bool | str | int) or type(value) is float:
             return value
         if isinstance(value, tuple | list):
             return {type(value).__name__: [self.tree(each) for each in value]}

@@ -53,12 +53,6 @@ class Plateau:
         """Ends of the plateau on the log scale."""
         return log(self.lower), log(self.upper)
 
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The bounds of a search, on the log scale."""
-        lower, upper = self.ends
-        return lower - _WIDTH * self.falloff, upper + _WIDTH * self.falloff
-
 
 @dataclass(frozen=True)
 class LogCauchy:
@@ -85,11 +79,6 @@ class LogCauchy:
         """Where the parameter is in effect zero or infinite, on the log scale."""
         return log(self.lower), log(self.upper)
 
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The bounds of a search, on the log scale."""
-        return Plateau(self.lower, self.upper).bounds
-
 
 @dataclass(frozen=True)
 class Interval:
@@ -102,12 +91,6 @@ class Interval:
     def ends(self) -> tuple[float, float]:
         """Ends of the plateau, in standard deviations of the input column from its mean."""
         return -self.half_width, self.half_width
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The bounds of a search."""
-        furthest = self.half_width + _WIDTH * self.falloff
-        return -furthest, furthest
 
 
 @dataclass(frozen=True)
@@ -169,17 +152,14 @@ class JointPrior:
     @staticmethod
     def of(priors: Sequence[Plateau | LogCauchy | Interval]) -> JointPrior:
         """Collect the priors of P parameters."""
-        ends = np.array([prior.ends for prior in priors]).reshape(-1, 2)
-        bounds = np.array([prior.bounds for prior in priors]).reshape(-1, 2)
-        heavy = [isinstance(prior, LogCauchy) for prior in priors]
-        falloff = np.array([inf if isinstance(prior, LogCauchy) else prior.falloff for prior in priors])
-        plateaus = JointPrior(ends[:, 0], ends[:, 1], falloff, bounds[:, 0], bounds[:, 1])
-        if not any(heavy):
+        lower, upper = np.array([prior.ends for prior in priors]).reshape(-1, 2).T
+        heavy = np.array([isinstance(prior, LogCauchy) for prior in priors], dtype=bool)
+        width = np.array([0.5 if isinstance(prior, LogCauchy) else prior.falloff for prior in priors])
+        bounds = lower - _WIDTH * width, upper + _WIDTH * width
+        plateaus = JointPrior(lower, upper, np.where(heavy, inf, width), *bounds)
+        if not heavy.any():
             return plateaus
-        pairs = [
-            (log(prior.centre), prior.scale) if isinstance(prior, LogCauchy) else (0.0, inf)
-            for prior in priors
-        ]
+        pairs = [(log(p.centre), p.scale) if isinstance(p, LogCauchy) else (0.0, inf) for p in priors]
         centre, scale = np.array(pairs).T
         return replace(plateaus, centre=centre, scale=scale)
 

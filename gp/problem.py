@@ -18,7 +18,7 @@ from gp.evidence import LogPosterior
 from gp.fixed_points import gram_of
 from gp.grams import blocks_of, mean_basis, taken
 from gp.kernels.base import Kernel, Pullback
-from gp.kernels.parameters import pack, scaled, unpack
+from gp.kernels.parameters import pack, unpack
 from gp.linalg import cholesky
 from gp.means import Mean
 from gp.observations import Functional, Values, as_functional, covariance
@@ -110,6 +110,12 @@ class EvidenceProblem:
             [np.full(len(block), float(isinstance(block, Values))) for block in blocks_of(self.observed)]
         )
 
+    @property
+    def exact(self) -> bool:
+        """Whether neither the model nor its kernel has noise."""
+        white = any(parameter.kind == "noise" for parameter in self.kernel.parameters())
+        return self.noise is not None and not np.any(self.noise) and not white
+
     def unpack(self, vector: np.ndarray) -> tuple[Kernel, np.ndarray | float]:
         """Return kernel and noise for a vector of parameters."""
         if self.noise is not None:
@@ -126,23 +132,3 @@ class EvidenceProblem:
         x, index = taken(self.observed, rows)
         noise = self.noise[index] if isinstance(self.noise, np.ndarray) and self.noise.ndim else self.noise
         return replace(self, x=x, y=self.y[index], noise=noise)
-
-
-def fitted(
-    problem: EvidenceProblem, vector: np.ndarray, factor: float = 1.0
-) -> tuple[Kernel, Mean, np.ndarray | float]:
-    """Return kernel, mean and noise with the scale and the coefficients that are in closed form.
-
-    Parameters
-    ----------
-    problem : the problem. vector : its parameters, as `EvidenceProblem.pack` orders them.
-    factor : multiplies the scale.
-    """
-    solution = problem.objective.evidence(vector)
-    kernel, noise = problem.unpack(vector)
-    mean, coefficients = problem.mean, solution.coefficients[:, 0]
-    mean = mean.with_coefficients(coefficients) if coefficients.size else mean
-    if not problem.profiled:
-        return kernel, mean, noise
-    scale = factor * solution.scale
-    return scaled(kernel, scale), mean, scale * noise

@@ -26,22 +26,6 @@ _FAILED = 1e25
 
 
 @dataclass(frozen=True, eq=False)
-class Screening:
-    """Settings of a search for starting points.
-
-    Attributes
-    ----------
-    with_prior : whether the objective includes the prior. n_starts, max_iterations : limits.
-    rng : the generator for the random starting points and the subset of the data.
-    """
-
-    with_prior: bool
-    n_starts: int
-    max_iterations: int
-    rng: np.random.Generator
-
-
-@dataclass(frozen=True, eq=False)
 class InUnits:
     """The log evidence, plus log prior if asked, of psi over a scale; an objective of `gp.search`.
 
@@ -75,22 +59,31 @@ class InUnits:
         )
 
 
-def screened(problem: EvidenceProblem, coordinates: SearchCoordinates, screening: Screening) -> Optimum:
+def screened(
+    problem: EvidenceProblem,
+    coordinates: SearchCoordinates,
+    with_prior: bool,
+    n_starts: int,
+    max_iterations: int,
+    rng: np.random.Generator,
+) -> Optimum:
     """Return the best optimum found.
 
     Parameters
     ----------
-    problem : the problem. coordinates : those of the search. screening : the limits of the search.
+    problem : the problem. coordinates : those of the search. with_prior : whether the prior is added.
+    n_starts, max_iterations : limits. rng : for the random starting points and the subset of the data.
     """
-    small = problem.smaller(300, screening.rng)
-    starts = _starts(small, coordinates, screening)
+    small = problem.smaller(300, rng)
     scale = np.where(np.array(coordinates.kinds) == "period", 0.01, 1.0)
+    starts = [start / scale for start in _starts(InUnits(small, coordinates, with_prior), n_starts, rng)]
     bounds = coordinates.prior.bounds_lower / scale, coordinates.prior.bounds_upper / scale
-    settings = Search(iterations=screening.max_iterations, tempered=100.0)
+    settings = Search(iterations=max_iterations, tempered=100.0)
     last = replace(settings, value_tolerance=1e-10)
-    quick = InUnits(small, coordinates, screening.with_prior, scale)
-    begun, spent = successive_halving(quick, [start / scale for start in starts], bounds, settings)
-    best = search(InUnits(problem, coordinates, screening.with_prior, scale), [begun], bounds, last)
+    begun, spent = successive_halving(
+        InUnits(small, coordinates, with_prior, scale), starts, bounds, settings
+    )
+    best = search(InUnits(problem, coordinates, with_prior, scale), [begun], bounds, last)
     spent += len(starts) + best.n_evaluations
     return replace(best, psi=scale * best.psi, n_evaluations=spent)
 
@@ -144,9 +137,7 @@ def _smoothest(
     return best, least
 
 
-def _starts(
-    problem: EvidenceProblem, coordinates: SearchCoordinates, screening: Screening
-) -> list[np.ndarray]:
+def _starts(objective: InUnits, n_starts: int, rng: np.random.Generator) -> list[np.ndarray]:
     """Return the starting points: the present values, then in turn one of a grid and a random one.
 
     Those of a larger number begin with those of a smaller one. Not the grid's best point alone is used, as
@@ -154,78 +145,59 @@ def _starts(
     each dimension: from there a climb finds which dimensions have an effect, whereas the gradient in a long
     lengthscale vanishes.
     """
+    problem, kinds = objective.problem, np.array(objective.coordinates.kinds)
+    prior, noise = objective.coordinates.prior, kinds == "noise"
 
     def ranked(places: list[np.ndarray]) -> list[np.ndarray]:
-        values = [InUnits(problem, coordinates, screening.with_prior).value(psi) for psi in places]
+        values = [objective.value(psi) for psi in places]
         return [places[i] for i in np.argsort(values, kind="stable")[::-1]]
 
-    starts = ranked(_present(problem, coordinates))[:1]
-    if screening.n_starts == 1:
+    present = objective.coordinates.psi(problem.pack())
+    smaller = (0.0, log(1e-2), log(1e-4)) if problem.noise is None else (0.0,)
+    starts = ranked([present + step * noise for step in smaller])[:1]
+    if n_starts == 1:
         return starts
-    grid = ranked(_grid(problem, coordinates))
-    if "period" in coordinates.kinds:
-        grid = [*_scanned(problem, coordinates, screening.with_prior, grid[0]), *grid]
-    while len(starts) < screening.n_starts:
+    grid = []
+    for lengthscale, variance in product(FIT.grid_lengthscales, (log(1e-4), log(0.1))):
+        psi = np.where(noise, variance, 0.0)
+        psi[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.points.shape[1])
+        grid.append(psi)
+    grid = ranked(grid)
+    if "period" in kinds:
+        grid = [*_scanned(objective, grid[0]), *grid]
+    while len(starts) < n_starts:
         starts += grid[:1]
         grid = grid[1:]
-        starts.append(_random(coordinates, screening.rng))
-    return starts[: screening.n_starts]
+        psi = rng.standard_normal(len(kinds))
+        for kind, (lower, upper) in (
+            ("lengthscale", FIT.random_lengthscales),
+            ("noise", (log(1e-4), log(0.3))),
+        ):
+            psi[kinds == kind] = rng.uniform(lower, upper, np.sum(kinds == kind))
+        periods = kinds == "period"
+        psi[periods] = rng.uniform(prior.lower[periods], prior.upper[periods])
+        starts.append(np.clip(psi, prior.bounds_lower, prior.bounds_upper))
+    return starts[:n_starts]
 
 
-def _scanned(
-    problem: EvidenceProblem, coordinates: SearchCoordinates, with_prior: bool, psi: np.ndarray
-) -> list[np.ndarray]:
+def _scanned(objective: InUnits, psi: np.ndarray) -> list[np.ndarray]:
     """Return the best places of scans of the periods, one period after the other, highest first.
 
     The evidence has a peak of width 1 / range in the frequency, and as many peaks as the data have
     cycles: a climb from another period does not lead there. Frequencies are a quarter of that width apart, up
     to one a point.
     """
-    prior, places = coordinates.prior, [psi]
-    for index in np.flatnonzero(np.array(coordinates.kinds) == "period"):
-        frequencies = np.arange(0.25, min(len(problem.points), 150), 0.25) / _RANGE
+    prior, places = objective.coordinates.prior, [psi]
+    for index in np.flatnonzero(np.array(objective.coordinates.kinds) == "period"):
+        frequencies = np.arange(0.25, min(len(objective.problem.points), 150), 0.25) / _RANGE
         periods = -np.log(frequencies)
         periods = periods[(periods > prior.bounds_lower[index]) & (periods < prior.bounds_upper[index])]
         scanned = []
         for period in periods:
             at = places[0].copy()
             at[index] = period
-            scanned.append((InUnits(problem, coordinates, with_prior).value(at), at))
+            scanned.append((objective.value(at), at))
         values = np.array([value for value, _ in scanned])
         peaks = [each for i, each in enumerate(scanned) if values[i] >= values[max(i - 1, 0) : i + 2].max()]
         places = [at for _, at in sorted(peaks, key=lambda each: -each[0])[:3]] or places
     return places
-
-
-def _present(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[np.ndarray]:
-    """Return the present values; with each of several noises, if the noise has no present value."""
-    psi = coordinates.psi(problem.pack())
-    noise = np.array(coordinates.kinds) == "noise"
-    smaller = (0.0, *(log(1e-2), log(1e-4))) if problem.noise is None else (0.0,)
-    return [psi + step * noise for step in smaller]
-
-
-def _grid(problem: EvidenceProblem, coordinates: SearchCoordinates) -> list[np.ndarray]:
-    """Return combinations of common lengthscales and noises."""
-    kinds = np.array(coordinates.kinds)
-    points = []
-    for lengthscale, noise in product(FIT.grid_lengthscales, (log(1e-4), log(0.1))):
-        psi = np.zeros(len(kinds))
-        psi[kinds == "lengthscale"] = lengthscale + 0.5 * log(problem.points.shape[1])
-        psi[kinds == "noise"] = noise
-        points.append(psi)
-    return points
-
-
-def _random(coordinates: SearchCoordinates, rng: np.random.Generator) -> np.ndarray:
-    """Return a random starting point."""
-    kinds, prior = np.array(coordinates.kinds), coordinates.prior
-    psi = rng.standard_normal(len(kinds))
-    for kind, (lower, upper) in (
-        ("lengthscale", FIT.random_lengthscales),
-        ("noise", (log(1e-4), log(0.3))),
-    ):
-        psi[kinds == kind] = rng.uniform(lower, upper, np.sum(kinds == kind))
-    periods = kinds == "period"
-    psi[periods] = rng.uniform(prior.lower[periods], prior.upper[periods])
-    return np.clip(psi, prior.bounds_lower, prior.bounds_upper)

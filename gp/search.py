@@ -142,7 +142,11 @@ def search(
             firsts = sorted([*firsts, (start, first)], key=lambda each: -each[1].value)[: settings.climbs]
     if not firsts:
         return Optimum(start, -inf, False, "the objective has no value at any start", len(starts))
-    found = [_climb(objective, start, first, bounds, settings) for start, first in firsts]
+    found = []
+    for start, first in firsts:
+        climb = _quasi_newton if first.find_curvature is None else _newton
+        nothing = Optimum(start, first.value, True, "nothing to fit", 1)
+        found.append(climb(objective, start, first, bounds, settings) if len(start) else nothing)
     best = max(found, key=lambda end: end.value)
     spent = len(starts) + sum(end.n_evaluations - 1 for end in found)
     return Optimum(best.psi, best.value, best.converged, best.message, spent)
@@ -169,21 +173,6 @@ def successive_halving(
         remaining = [end.psi for end in ends[: max(1, len(ends) // _SHARE)]]
         iterations *= 2
     return remaining[0], spent
-
-
-def _climb(
-    objective: Objective,
-    start: np.ndarray,
-    first: Expansion,
-    bounds: tuple[np.ndarray, np.ndarray],
-    settings: Search,
-) -> Optimum:
-    """Return the optimum that is reached from one starting point; arguments as of `search`."""
-    if not len(start):
-        return Optimum(start, first.value, True, "nothing to fit", 1)
-    if first.find_curvature is None:
-        return _quasi_newton(objective, start, first, bounds, settings)
-    return _newton(objective, start, first, bounds, settings)
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,7 +99,7 @@ def test_who_sees_the_users_threads(door, long, monkeypatch):
 
 def test_a_process_on_few_rows_is_fitted_with_one_thread_from_the_first_matrix_to_the_last(monkeypatch):
     x = np.random.default_rng(0).normal(size=(20, 2))
-    for name in ("_problem", "_searched", "posterior_at"):
+    for name in ("_problem", "screened", "posterior_at"):
         whole = getattr(hyperparameters, name)
         seen = lambda *given, whole=whole, **named: look() or whole(*given, **named)  # noqa: E731
         monkeypatch.setattr(hyperparameters, name, seen)

@@ -19,8 +19,8 @@ E[grad phi] and E[Hessian of phi] under N(0, I) are uncorrelated (one is odd, on
     Cov(E[d_i d_j phi], E[d_k d_l phi])  = s^2 (h c_2 delta_ij delta_kl
                                                + (h c_2 + b2) (delta_ik delta_jl + delta_il delta_jk))
 
-and c_1, c_2 of `gp.expectation.jacobian_variance`. F = 1 + D + D (D + 1) / 2 counts the expectation, the
-slopes and the lower triangle of the Hessian.
+with c the variance of E[phi] for h = 1, c_1 = c / (l^2 + 2) and c_2 = c / (l^2 + 2)^2. F = 1 + D +
+D (D + 1) / 2 counts the expectation, the slopes and the lower triangle of the Hessian.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import scipy.linalg
 
 from gp.arrays import differences
 from gp.conditioning.conditioned import Conditioned, Places
-from gp.expectation import KernelSum, Quadratic, jacobian_variance, slope_jacobian, value_jacobian
+from gp.expectation import KernelSum, Quadratic, standard_means, standard_variance
 
 
 @dataclass(frozen=True)
@@ -197,22 +197,28 @@ def standard_observed(points: np.ndarray, kernel: FunctionKernel) -> np.ndarray:
     m, d = points.shape
     rows, columns = np.tril_indices(d)
     h, b1, b2, parts = kernel.height, kernel.linear, kernel.quadratic, list[np.ndarray]()
+    z, a, p = standard_means(points, kernel.lengthscale)
+    products = a[:, rows] * a[:, columns] - p * (rows == columns)
     if kernel.shown.values:
-        slopes, hessians = value_jacobian(points, kernel.lengthscale)
-        products = points[:, rows] * points[:, columns]
-        parts.append(np.concatenate([h * slopes + b1 * points, h * hessians + b2 * products], 1)[:, None])
-    if kernel.shown.gradients:
-        slopes, hessians = slope_jacobian(points, kernel.lengthscale)
-        eye = np.eye(d)
-        along = eye[:, rows] * points[:, None, columns] + eye[:, columns] * points[:, None, rows]
-        parts.append(np.concatenate([h * slopes + b1 * eye, h * hessians + b2 * along], 2))
+        z = z[:, None]
+        slopes, hessians = h * (z * a) + b1 * points, points[:, rows] * points[:, columns]
+        parts.append(np.concatenate([slopes, h * (z * products) + b2 * hessians], 1)[:, None])
+    if kernel.shown.gradients:  # the derivatives of these in the points
+        eye, z = np.eye(d), z.reshape(m, 1, 1)
+        bent, trend = (
+            eye[:, rows] * x[:, None, columns] + eye[:, columns] * x[:, None, rows] for x in (a, points)
+        )
+        slopes = h * (z * (p * eye - a[:, :, None] * a[:, None, :])) + b1 * eye
+        hessians = h * (z * (p * bent - a[:, :, None] * products[:, None, :])) + b2 * trend
+        parts.append(np.concatenate([slopes, hessians], 2))
     return np.concatenate(parts, 1).reshape(m * kernel.shown.width(d), -1)
 
 
 def standard_prior(dimension: int, kernel: FunctionKernel) -> np.ndarray:
     """Covariance / s^2 of the slopes and Hessian under N(0, I), (F - 1, F - 1)."""
     rows, columns = np.tril_indices(dimension)
-    one, two = (kernel.height * c for c in jacobian_variance(dimension, kernel.lengthscale))
+    double, apart = standard_variance(dimension, kernel.lengthscale), kernel.lengthscale**2 + 2.0
+    one, two = kernel.height * (double / apart), kernel.height * (double / apart**2)
     same = (rows == columns).astype(float)
     # pairs k <= i are those of the lower triangle, where delta_il delta_jk is one only if all four are the
     # same

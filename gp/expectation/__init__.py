@@ -1,20 +1,12 @@
 """E_q of a Gaussian process: its value, its gradient in q, variances and covariances."""
 
 from gp.expectation.anova_sum import AnovaSum, AnovaSums, DiagonalIntegrals
-from gp.expectation.kernel_means import (
-    KernelMeans,
-    jacobian_variance,
-    slope_jacobian,
-    standard_means,
-    standard_variance,
-    value_jacobian,
-)
+from gp.expectation.kernel_means import KernelMeans, standard_means, standard_variance
 from gp.expectation.kernel_sum import Integrated, KernelSum
 from gp.expectation.posterior_expectation import Expectation, expectation
 from gp.expectation.quadratic import Quadratic
 
 __all__ = [
     "AnovaSum", "AnovaSums", "DiagonalIntegrals", "Expectation", "Integrated", "KernelMeans", "KernelSum",
-    "Quadratic", "expectation", "jacobian_variance", "slope_jacobian", "standard_means", "standard_variance",
-    "value_jacobian",
+    "Quadratic", "expectation", "standard_means", "standard_variance",
 ]  # fmt: skip

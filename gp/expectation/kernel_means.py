@@ -67,44 +67,6 @@ class KernelMeans:
         return cls(np.exp(log_ratio[:, None] - 0.5 * np.einsum("knd,knd->kn", gap, a)), a, precision)
 
 
-def value_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
-    """dz/dm (n, D) and 2 dz/dSigma (n, D (D + 1) / 2) under N(0, I), for squared exponentials of height 1.
-
-    The kernels have a common ``lengthscale`` and the ``points`` (n, D). The second array has the lower
-    triangle, row by row. The two are the prior covariances of phi(u_n) with E[grad phi] and E[Hessian of
-    phi].
-    """
-    z, a, p = standard_means(points, lengthscale)
-    rows, columns = np.tril_indices(points.shape[1])
-    z = z[:, None]
-    return z * a, z * (a[:, rows] * a[:, columns] - p * (rows == columns))
-
-
-def slope_jacobian(points: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
-    """The derivatives of `value_jacobian` in the points: (n, D, D) and (n, D, D (D + 1) / 2).
-
-    ``lengthscale`` is the kernel's.
-    """
-    z, a, p = standard_means(points, lengthscale)
-    rows, columns = np.tril_indices(points.shape[1])
-    eye, z = np.eye(points.shape[1]), z[:, None, None]
-    products = a[:, rows] * a[:, columns] - p * (rows == columns)
-    along = eye[:, rows] * a[:, None, columns] + eye[:, columns] * a[:, None, rows]
-    return z * (p * eye - a[:, :, None] * a[:, None, :]), z * (
-        p * along - a[:, :, None] * products[:, None, :]
-    )
-
-
-def jacobian_variance(dimension: int, lengthscale: float) -> tuple[float, float]:
-    """Prior variances of each E[d_i phi] and each E[d_i d_j phi], i != j, under N(0, I), for a height of 1.
-
-    ``dimension`` is D, ``lengthscale`` the kernel's. For i = j the variance is three times the second.
-    """
-    apart = lengthscale**2 + 2.0
-    double = standard_variance(dimension, lengthscale)
-    return double / apart, double / apart**2
-
-
 def standard_variance(dimension: int, lengthscale: float) -> float:
     """The prior variance of E[phi] under N(0, I), for a height of 1.
 

@@ -29,7 +29,7 @@ from gp.kernels import (
 from gp.marginal import _chain
 from gp.priors import JointPrior, LogCauchy, Plateau, Priors
 from gp.problem import EvidenceProblem
-from gp.screening import InUnits, Screening, _starts, curvature
+from gp.screening import InUnits, _starts, curvature
 from gp.search import Expansion
 from gp.units import DataUnits, SearchCoordinates
 
@@ -433,9 +433,7 @@ def test_the_prior_of_lengthscales_grows_with_the_columns(data):
 def test_more_starts_contain_fewer(kernel, data):
     problem = EvidenceProblem(*data, kernel, gp.means.Zero(), None, True)
     coordinates = SearchCoordinates.of(problem, DataUnits.of(*data), Priors())
-    few, many = (
-        _starts(problem, coordinates, Screening(True, n, 10, np.random.default_rng(3))) for n in (4, 13)
-    )
+    few, many = (_starts(InUnits(problem, coordinates, True), n, np.random.default_rng(3)) for n in (4, 13))
     assert (len(few), len(many)) == (4, 13)
     np.testing.assert_array_equal(few, many[:4])
 
