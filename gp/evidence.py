@@ -389,6 +389,7 @@ class LogPosterior:
         return np.exp(psi[-1]) * self.noise if self.noise_fitted else self.noise
 
     def _evidence(self, matrix: np.ndarray, psi: np.ndarray) -> Evidence:
+        matrix = matrix if matrix.flags.writeable else matrix.copy()
         diagonal = np.einsum("ii->i", matrix)
         before = diagonal.copy()
         diagonal += self._noise(psi)

@@ -77,8 +77,7 @@ class Search:
     Attributes
     ----------
     climbs : the number of starting points, those of the highest values, from which climbs are made.
-    iterations : the most iterations of a climb. max_evaluations : the most evaluations of a climb by
-        L-BFGS-B.
+    iterations : the most iterations of a climb.
     value_tolerance : relative change of the value, and gradient_tolerance : the largest entry of the
         projected gradient, at which L-BFGS-B stops.
     tempered : nats below its first value from which on an objective is replaced by a logarithmic decrease. A
@@ -97,7 +96,6 @@ class Search:
 
     climbs: int = 1
     iterations: int = 100
-    max_evaluations: int = 15000
     value_tolerance: float = 1e-8
     gradient_tolerance: float = 1e-4
     tempered: float = inf
@@ -309,7 +307,6 @@ def _quasi_newton(
         bounds=list(zip(*bounds, strict=True)),
         options={
             "maxiter": settings.iterations,
-            "maxfun": settings.max_evaluations,
             "ftol": settings.value_tolerance,
             "gtol": settings.gradient_tolerance,
         },

@@ -13,7 +13,6 @@ from gp.embeddings import (
 from gp.embeddings.embed import KernelEmbedding, embed
 from gp.embeddings.registry import (
     Formulas,
-    Parameters,
     UnknownPairError,
     choose,
     embedding,
@@ -21,6 +20,6 @@ from gp.embeddings.registry import (
 )
 
 __all__ = [
-    "Formulas", "KernelEmbedding", "Parameters", "UnknownPairError", "anova", "choose", "composite", "embed",
+    "Formulas", "KernelEmbedding", "UnknownPairError", "anova", "choose", "composite", "embed",
     "embedding", "empirical", "formulas", "scale_mixture", "separable", "squared_exponential", "tilted",
 ]  # fmt: skip

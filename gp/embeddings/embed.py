@@ -19,7 +19,6 @@ from typing import Any
 from gp.arrays import Array, as_like, describe, is_torch, namespace, to_numpy
 from gp.embeddings.registry import (
     Formulas,
-    Parameters,
     UnknownPairError,
     formulas,
     in_kind_of,
@@ -98,38 +97,6 @@ class KernelEmbedding:
                 return sum(weight * embed(self.kernel, part).double(other) for weight, part in parts)
             return formulas(self.kernel, other).cross(self.measure)
 
-    def pullback(self, x: Array, weights: Array, derivative_weights: Array | None = None) -> Parameters:
-        """Return the gradient, in the measure's parameters, of a weighted sum of z and dz/dx.
-
-        The sum is sum_i weights_i z(x_i) + sum_ij derivative_weights_ij dz/dx_j (x_i), which is the
-        posterior expectation of pi[f] where the weights are those of the posterior mean.
-
-        Parameters
-        ----------
-        x : (n, D)
-        weights : (n,)
-        derivative_weights : (n, D); zero where not given.
-        """
-        x = self._points(x)
-        weights = as_like(weights, x)
-        slopes = None if derivative_weights is None else as_like(derivative_weights, x)
-
-        def weighted(p: Measure) -> Array:
-            points, pair = _tracked(x, p), embed(self.kernel, p)
-            total = (as_like(weights, points) * pair.mean(points)).sum()
-            if slopes is not None:
-                total = total + (as_like(slopes, points) * pair.mean_gradient(points)).sum()
-            return total
-
-        return gradient_in_parameters(weighted, in_kind_of(self.measure, x))
-
-    def double_gradient(self, other: Measure | None = None) -> Parameters:
-        """Return the gradient of C(pi, rho) in the parameters of pi, rho held fixed.
-
-        Where ``other`` is not given it is the gradient of C(pi, pi), in which pi moves twice.
-        """
-        return gradient_in_parameters(lambda p: embed(self.kernel, p).double(other), self.measure)
-
 
 def embed(kernel: Kernel, measure: Measure) -> KernelEmbedding:
     """Return the embedding of ``kernel`` against ``measure``.
@@ -140,12 +107,6 @@ def embed(kernel: Kernel, measure: Measure) -> KernelEmbedding:
         when the embedding is first used, where the pair has no formulas; the message lists the known pairs.
     """
     return KernelEmbedding(kernel, measure)
-
-
-def _tracked(x: Array, measure: Measure) -> Array:
-    """Points in the kind of a torch measure, in a graph of their own where they have none."""
-    points = as_like(x, measure.parameters()[0])
-    return points if points.requires_grad else points.detach().requires_grad_()
 
 
 def gradient_in_points(function: Callable[[Array], Array], x: Array) -> Array:

@@ -28,10 +28,6 @@ from gp.arrays import Array, as_like
 from gp.kernels import Kernel
 from gp.measures import GaussianMixture, Measure
 
-Parameters: TypeAlias = Any
-"""A named tuple like that of ``measure.parameters()``; in a gradient, each entry has the leading
-dimensions of what is differentiated, then its own."""
-
 
 @dataclass(frozen=True, eq=False)
 class Formulas:

@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gp.arrays import Array, namespace
+from gp.arrays import Array, as_like, namespace
 from gp.embeddings.embed import embed, gradient_in_parameters
-from gp.embeddings.registry import Parameters, in_kind_of
+from gp.embeddings.registry import in_kind_of, weighted_components
 from gp.expectation.kernel_sum import KernelSum
 from gp.expectation.quadratic import Quadratic
 from gp.grams import pieces
 from gp.integrals import Integrals, require_space, without_rounding
 from gp.kernels import Constant, Linear, QuadraticTrend, SquaredExponential, Sum
-from gp.means import Mean, Zero
-from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure, MixtureParameters
+from gp.means import Zero
+from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure
 from gp.observations import Gradients, Values, covariance
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _uncertainty(posterior: Posterior, q: Measure) -> tuple[Array, Any]:
         total = 2.0 * q.covariance + np.diag(kernel.lengthscale**2 * np.ones(q.dimension))
         prior = GaussianParameters(0.0 * q.mean, -double * np.linalg.inv(total))
     else:
-        prior = embed(kernel, q).double_gradient()
+        prior = gradient_in_parameters(lambda p: embed(kernel, p).double(), q)
     return variance, type(prior)._make(a - 2 * b for a, b in zip(prior, explained, strict=True))
 
 
@@ -166,38 +166,22 @@ def kernel_sum(posterior: Posterior) -> KernelSum | None:
     return KernelSum(points, lengthscale, float(bumps[0].variance), trend, *weights)
 
 
-def mean_gradient(posterior: Posterior, q: Measure) -> Parameters:
-    """Return the gradient, in the parameters of a measure, of the posterior mean of q[f].
+def mean_gradient(posterior: Posterior, q: Measure) -> Any:
+    """Return the gradient of the ``posterior`` mean of q[f] in the parameters of q, a named tuple; by torch.
 
-    The posterior mean of f is m(x) plus a weighted sum of k(x, x_i) and its derivatives in x_i, so its
-    integral is a weighted sum of kernel means and their derivatives, which is pulled back in one pass.
     Weights of a mixture are free: their sum is not held at one. Raises TypeError where something else than
     values and derivatives was observed.
     """
-    q = in_kind_of(q, posterior.x)
-    pair, parts = embed(posterior.kernel, q), [_of_prior_mean(posterior.mean_function, q)]
-    for block, part in pieces(posterior.observations):
-        weights = posterior.weights[part]
-        if isinstance(block, Values):
-            parts.append(pair.pullback(block.x, weights))
-        elif isinstance(block, Gradients):
-            none = namespace(block.x).zeros_like(block.x[:, 0])
-            parts.append(pair.pullback(block.x, none, block.spread(weights)))
-        else:
-            raise TypeError(f"no gradient through observations of {type(block).__name__}")
-    return type(parts[0])._make(sum(values) for values in zip(*parts, strict=True))
 
+    def mean(p: Measure) -> Array:
+        prior, at, like = posterior.mean_function, Integrals((p,)), p.parameters()[0]
+        parts = weighted_components(p) or ((1.0, p),)
+        total = sum(weight * prior.expectation(part.mean, part.covariance) for weight, part in parts)
+        for block, part in pieces(posterior.observations):
+            if not isinstance(block, Values | Gradients):
+                raise TypeError(f"no gradient through observations of {type(block).__name__}")
+            cross = covariance(posterior.kernel, replace(block, x=as_like(block.x, like)), at)
+            total = total + cross[:, 0] @ as_like(posterior.weights[part], like)
+        return total
 
-def _of_prior_mean(function: Mean, q: Measure) -> Parameters:
-    """Return the gradient of q[m]: closed for Gaussians and mixtures of them."""
-    if isinstance(q, Gaussian):
-        return GaussianParameters(*function.expectation_gradient(q.mean, q.covariance))
-    if not isinstance(q, GaussianMixture):
-        return gradient_in_parameters(lambda p: function.expectation(p.mean, p.covariance), q)
-    xp = namespace(q.means)
-    components = [(q.means[k, :], q.covariances[k, :, :]) for k in range(q.means.shape[0])]
-    slopes = [function.expectation_gradient(*component) for component in components]
-    values: Array = xp.stack([function.expectation(*component) for component in components])
-    means = q.weights[:, None] * xp.stack([slope for slope, _ in slopes])
-    covariances = q.weights[:, None, None] * xp.stack([half for _, half in slopes])
-    return MixtureParameters(values, means, covariances)
+    return gradient_in_parameters(mean, in_kind_of(q, posterior.x))

@@ -185,8 +185,6 @@ def _among(gram: Gram, rows: np.ndarray) -> Gram:
 
 @gram_of.register
 def _sum(kernel: Sum, observed: Functional) -> Gram:
-    if isinstance(observed, Values) and len(kernel.terms) == 2 and isinstance(kernel.terms[0], Constant):
-        return _beside_constant(gram_of(kernel.terms[1], observed))
     parts = [gram_of(term, observed) for term in kernel.terms]
 
     def gram(changed: Sum) -> tuple[np.ndarray, Pullback]:
@@ -234,44 +232,22 @@ def _product(kernel: Product, observed: Functional) -> Gram:
     return gram
 
 
-def _beside_constant(part: Gram) -> Gram:
-    """The covariance of values under a constant and another kernel, without a matrix for the constant."""
-
-    def gram(changed: Sum) -> tuple[np.ndarray, Pullback]:
-        constant, other = changed.terms
-        assert isinstance(constant, Constant)  # `constant` is checked when this is made
-        variance = float(constant.variance)
-        matrix, pullback = part(other)
-
-        def both(weights: np.ndarray) -> np.ndarray:
-            return np.array([variance * weights.sum(), *pullback(weights)])
-
-        if not isinstance(pullback, Changes):
-            return matrix + variance, both
-
-        def times(vectors: np.ndarray) -> np.ndarray:
-            of_constant = np.broadcast_to(variance * vectors.sum(0), (1, *vectors.shape))
-            return np.concatenate([of_constant, pullback.times(vectors)])
-
-        return matrix + variance, Changes(both, times)
-
-    return gram
-
-
 @gram_of.register
 def _constant(kernel: Constant, observed: Functional) -> Gram:
     of_values = np.concatenate([np.full(len(b), isinstance(b, Values), float) for b in blocks_of(observed)])
-
-    def of_all(changed: Constant) -> tuple[np.ndarray, Pullback]:
-        matrix = np.full((len(of_values),) * 2, float(changed.variance))
-        return matrix, Changes.of(matrix[None])
+    n, whole = len(of_values), bool(of_values.all())
 
     def gram(changed: Constant) -> tuple[np.ndarray, Pullback]:
         variance = float(changed.variance)
+        if whole:  # of values alone, a view of one number
+            return np.broadcast_to(variance, (n, n)), Changes(
+                lambda weights: np.array([variance * weights.sum()]),
+                lambda vectors: np.broadcast_to(variance * vectors.sum(0), (1, *vectors.shape)),
+            )
         matrix = np.outer(variance * of_values, of_values)
         return matrix, Changes.of(matrix[None])
 
-    return of_all if of_values.all() else gram
+    return gram
 
 
 @dataclass(frozen=True, eq=False)

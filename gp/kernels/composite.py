@@ -108,8 +108,36 @@ class Product(Algebra):
         return reduce(_product, (differentiable(factor).diagonal_derivatives(x) for factor in self.factors))
 
 
+class _OfCoordinates(OfKernel):
+    """Kernels k(B x + b, B y + b) of other coordinates, which are ``forward(x)``, by the matrix B."""
+
+    def forward(self, x: Array) -> Array:
+        """Return the coordinates (n, d) of points x (n, D)."""
+        raise NotImplementedError
+
+    def slopes(self, x: Array) -> Array:
+        """Return B, (d, D), in the kind of the points x."""
+        raise NotImplementedError
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        return self.kernel(self.forward(x), self.forward(y))
+
+    def diagonal(self, x: Array) -> Array:
+        return self.kernel.diagonal(self.forward(x))
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        inner = differentiable(self.kernel).derivatives(self.forward(x), self.forward(y))
+        b, einsum = self.slopes(x), namespace(x).einsum
+        k_xy = einsum("ndmf,de,fg->nemg", inner.k_xy, b, b)
+        return Derivatives(inner.k, einsum("ndm,de->nem", inner.k_x, b), inner.k_y @ b, k_xy)
+
+    def diagonal_derivatives(self, x: Array) -> Derivatives:
+        inner, b = differentiable(self.kernel).diagonal_derivatives(self.forward(x)), self.slopes(x)
+        return Derivatives(inner.k, inner.k_x @ b, inner.k_y @ b, b.T @ inner.k_xy @ b)
+
+
 @dataclass(frozen=True, eq=False)
-class Columns(OfKernel):
+class Columns(_OfCoordinates):
     """``kernel`` on the input columns ``columns``, distinct and counted from 0; constant in the others."""
 
     kernel: Kernel
@@ -127,30 +155,14 @@ class Columns(OfKernel):
             raise ValueError(f"x has shape {tuple(x.shape)}, the kernel reads columns {self.columns}")
         return x[:, list(self.columns)]
 
-    def __call__(self, x: Array, y: Array) -> Array:
-        return self.kernel(self.forward(x), self.forward(y))
-
-    def diagonal(self, x: Array) -> Array:
-        return self.kernel.diagonal(self.forward(x))
+    def slopes(self, x: Array) -> Array:
+        return namespace(x).eye(x.shape[1], dtype=x.dtype, device=x.device)[list(self.columns)]
 
     def parameters(self) -> tuple[Parameter, ...]:
         return tuple(
             replace(p, columns=tuple(self.columns[c] for c in p.columns or range(len(self.columns))))
             for p in self.kernel.parameters()
         )
-
-    def derivatives(self, x: Array, y: Array) -> Derivatives:
-        d = differentiable(self.kernel).derivatives(self.forward(x), self.forward(y))
-        k_xy = self._spread(self._spread(d.k_xy, x, 1), x, 3)
-        return Derivatives(d.k, self._spread(d.k_x, x, 1), self._spread(d.k_y, x, 2), k_xy)
-
-    def diagonal_derivatives(self, x: Array) -> Derivatives:
-        d = differentiable(self.kernel).diagonal_derivatives(self.forward(x))
-        k_xy = self._spread(self._spread(d.k_xy, x, 1), x, 2)
-        return Derivatives(d.k, self._spread(d.k_x, x, 1), self._spread(d.k_y, x, 1), k_xy)
-
-    def _spread(self, values: Array, x: Array, axis: int) -> Array:
-        return spread_columns(values, self.columns, x.shape[1], axis)
 
 
 def spread_columns(values: Array, columns: Sequence[int], dimension: int, axis: int) -> Array:
@@ -207,7 +219,7 @@ def _product(a: Derivatives, b: Derivatives) -> Derivatives:
 
 
 @dataclass(frozen=True, eq=False)
-class Mapped(OfKernel):
+class Mapped(_OfCoordinates):
     """A kernel in other coordinates, k(A (x - c), A (y - c)).
 
     With a k that decreases away from the origin, such as `Tilted` with a negative growth, it is a prior of
@@ -227,25 +239,8 @@ class Mapped(OfKernel):
         """Return A (x - c) for points x (n, D), (n, D)."""
         return (x - as_like(self.centre, x)) @ as_like(self.matrix, x).T
 
-    def __call__(self, x: Array, y: Array) -> Array:
-        return self.kernel(self.forward(x), self.forward(y))
-
-    def diagonal(self, x: Array) -> Array:
-        return self.kernel.diagonal(self.forward(x))
-
-    def derivatives(self, x: Array, y: Array) -> Derivatives:
-        inner = self.kernel.derivatives(self.forward(x), self.forward(y))
-        xp, a = namespace(x), as_like(self.matrix, x)
-        return Derivatives(
-            inner.k,
-            xp.einsum("ndm,de->nem", inner.k_x, a),
-            inner.k_y @ a,
-            xp.einsum("ndmf,de,fg->nemg", inner.k_xy, a, a),
-        )
-
-    def diagonal_derivatives(self, x: Array) -> Derivatives:
-        inner, a = self.kernel.diagonal_derivatives(self.forward(x)), as_like(self.matrix, x)
-        return Derivatives(inner.k, inner.k_x @ a, inner.k_y @ a, a.T @ inner.k_xy @ a)
+    def slopes(self, x: Array) -> Array:
+        return as_like(self.matrix, x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,21 +272,17 @@ class Tilted(OfKernel):
         return self.factor(x) ** 2 * self.kernel.diagonal(x)
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        inner = self.kernel.derivatives(x, y)
-        both = self.factor(x)[:, None] * self.factor(y)
-        u, v = self.growth * x[:, :, None], self.growth * y[None, :, :]
-        k_x, k_y = inner.k_x + u * inner.k[:, None, :], inner.k_y + v * inner.k[:, :, None]
-        k_xy = inner.k_xy + u[..., None] * inner.k_y[:, None, :, :] + k_x[..., None] * v[:, None, :, :]
-        return Derivatives(
-            both * inner.k, both[:, None, :] * k_x, both[:, :, None] * k_y, both[:, None, :, None] * k_xy
-        )
+        a_x, a_y = self.factor(x), self.factor(y)
+        slope_x, slope_y = self.growth * x * a_x[:, None], self.growth * y * a_y[:, None]
+        k_x, k_y = slope_x[:, :, None] * a_y, a_x[:, None, None] * slope_y
+        both = Derivatives(a_x[:, None] * a_y, k_x, k_y, slope_x[:, :, None, None] * slope_y)
+        return _product(self.kernel.derivatives(x, y), both)
 
     def diagonal_derivatives(self, x: Array) -> Derivatives:
-        inner = self.kernel.diagonal_derivatives(x)
-        both, u = self.factor(x)[:, None] ** 2, self.growth * x
-        k_x, k_y = inner.k_x + u * inner.k[:, None], inner.k_y + u * inner.k[:, None]
-        k_xy = inner.k_xy + u[:, :, None] * inner.k_y[:, None, :] + k_x[:, :, None] * u[:, None, :]
-        return Derivatives(both[:, 0] * inner.k, both * k_x, both * k_y, both[:, :, None] * k_xy)
+        a = self.factor(x)
+        slope = self.growth * x * a[:, None]
+        k_x, k_xy = a[:, None] * slope, slope[:, :, None] * slope[:, None, :]
+        return _product(self.kernel.diagonal_derivatives(x), Derivatives(a**2, k_x, k_x, k_xy))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,11 @@ from math import gamma, log, pi
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.special import stdtrit
 
 from gp.embeddings import KernelEmbedding, embed
+from gp.embeddings.embed import gradient_in_parameters
 from gp.kernels import Kernel
 from gp.low_discrepancy import sobol
 from gp.measures import Measure
@@ -180,7 +182,14 @@ def _check_integrals(pair: KernelEmbedding, x: Any, seed: int) -> None:
 def _check_parameter_gradients(pair: KernelEmbedding, x: Any, rng: np.random.Generator) -> None:
     measure, kernel = pair.measure, pair.kernel
     alpha, beta = rng.normal(size=len(x)), rng.normal(size=x.shape)
-    pulled, doubled = pair.pullback(x, alpha, beta), pair.double_gradient()
+    points, weights, slopes = (torch.from_numpy(each) for each in (x, alpha, beta))
+
+    def weighted(p: Measure) -> Any:
+        part = embed(kernel, p)
+        return weights @ part.mean(points) + (slopes * part.mean_gradient(points)).sum()
+
+    pulled = gradient_in_parameters(weighted, measure)
+    doubled = gradient_in_parameters(lambda p: embed(kernel, p).double(), measure)
     for index, name in enumerate(getattr(measure.parameters(), "_fields", measure.parameters())):
         direction = _direction(measure, index, rng)
 
@@ -194,8 +203,8 @@ def _check_parameter_gradients(pair: KernelEmbedding, x: Any, rng: np.random.Gen
             return alpha @ part.mean(x) + np.sum(beta * part.mean_gradient(x))
 
         for gradient, function, what in (
-            (pulled[index], total, "pullback"),
-            (doubled[index], lambda s, along=along: along(s).double(), "double_gradient"),
+            (pulled[index], total, "the gradient"),
+            (doubled[index], lambda s, along=along: along(s).double(), "the gradient of double"),
         ):
             inner = np.sum(gradient * direction, axis=tuple(range(-direction.ndim, 0)))
             numeric = central_difference(function, np.zeros(()), ())
