@@ -115,7 +115,7 @@ class _OfCoordinates(OfKernel):
         """Return the coordinates (n, d) of points x (n, D)."""
         raise NotImplementedError
 
-    def slopes(self, x: Array) -> Array:
+    def _slopes(self, x: Array) -> Array:
         """Return B, (d, D), in the kind of the points x."""
         raise NotImplementedError
 
@@ -127,12 +127,12 @@ class _OfCoordinates(OfKernel):
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         inner = differentiable(self.kernel).derivatives(self.forward(x), self.forward(y))
-        b, einsum = self.slopes(x), namespace(x).einsum
+        b, einsum = self._slopes(x), namespace(x).einsum
         k_xy = einsum("ndmf,de,fg->nemg", inner.k_xy, b, b)
         return Derivatives(inner.k, einsum("ndm,de->nem", inner.k_x, b), inner.k_y @ b, k_xy)
 
     def diagonal_derivatives(self, x: Array) -> Derivatives:
-        inner, b = differentiable(self.kernel).diagonal_derivatives(self.forward(x)), self.slopes(x)
+        inner, b = differentiable(self.kernel).diagonal_derivatives(self.forward(x)), self._slopes(x)
         return Derivatives(inner.k, inner.k_x @ b, inner.k_y @ b, b.T @ inner.k_xy @ b)
 
 
@@ -155,7 +155,7 @@ class Columns(_OfCoordinates):
             raise ValueError(f"x has shape {tuple(x.shape)}, the kernel reads columns {self.columns}")
         return x[:, list(self.columns)]
 
-    def slopes(self, x: Array) -> Array:
+    def _slopes(self, x: Array) -> Array:
         return namespace(x).eye(x.shape[1], dtype=x.dtype, device=x.device)[list(self.columns)]
 
     def parameters(self) -> tuple[Parameter, ...]:
@@ -239,7 +239,7 @@ class Mapped(_OfCoordinates):
         """Return A (x - c) for points x (n, D), (n, D)."""
         return (x - as_like(self.centre, x)) @ as_like(self.matrix, x).T
 
-    def slopes(self, x: Array) -> Array:
+    def _slopes(self, x: Array) -> Array:
         return as_like(self.matrix, x)
 
 
