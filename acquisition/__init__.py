@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from acquisition.pointwise import (
         Acquisition,
         IntegralVarianceReduction,
-        LinearisedWarpedUncertainty,
-        MatchedWarpedUncertainty,
-        MutualInformation,
         UncertaintySampling,
-        UpperConfidenceBound,
         bind,
     )
     from acquisition.search import ContinuousSearch, Domain, SearchResult, domain_of
@@ -30,7 +26,6 @@ else:
     __getattr__, __dir__ = attach(__name__)
 
 __all__ = [
-    "Acquisition", "ContinuousSearch", "Domain", "IntegralVarianceReduction", "LinearisedWarpedUncertainty",
-    "MatchedWarpedUncertainty", "MutualInformation", "SearchResult", "UncertaintySampling",
-    "UpperConfidenceBound", "bind", "designs", "domain_of", "minibatch", "pointwise",
+    "Acquisition", "ContinuousSearch", "Domain", "IntegralVarianceReduction", "SearchResult",
+    "UncertaintySampling", "bind", "designs", "domain_of", "minibatch", "pointwise",
 ]  # fmt: skip

@@ -9,14 +9,15 @@ import numpy as np
 import acquisition as aq
 import gp
 from benchmarks.paired import Line, paired
+from experiments.quadrature.criteria import LinearisedWarpedUncertainty, MutualInformation
 from gp.kernels import SquaredExponential
 from gp.measures import Gaussian
 
 CRITERIA: dict[str, aq.pointwise.Criterion] = {
     "integral-variance reduction": aq.IntegralVarianceReduction(),
     "uncertainty sampling": aq.UncertaintySampling(),
-    "mutual information": aq.MutualInformation(),
-    "WSABI-L uncertainty": aq.LinearisedWarpedUncertainty(),
+    "mutual information": MutualInformation(),
+    "WSABI-L uncertainty": LinearisedWarpedUncertainty(),
 }
 
 

@@ -1,4 +1,4 @@
-"""The local step of `document_step` as loops over documents, for numba (``pip install "bqvi[compiled]"``).
+"""The sweeps of `document_step` as loops over documents, for numba (``pip install "bqvi[compiled]"``).
 
 Importing numba takes a second, and compiling takes half a minute once for an installation. This module is
 therefore imported only for data that are large enough. Without numba it runs as plain Python with the same
@@ -52,15 +52,14 @@ def _below_log(x: float) -> float:
 
 
 @_compiled
-def _relative(gamma: np.ndarray, share: np.ndarray) -> float:
-    """Fill ``share`` (K,) with a multiple of exp(psi(gamma)); returns the logarithm of 1 over that."""
+def _relative(gamma: np.ndarray, share: np.ndarray) -> None:
+    """Fill ``share`` (K,) with a multiple of exp(psi(gamma))."""
     top = -np.inf
     for k in range(len(gamma)):
         share[k] = _below_log(gamma[k])
         top = max(top, share[k])
     for k in range(len(gamma)):
         share[k] = (gamma[k] + 6.0) * math.exp(max(share[k] - top, _LEAST))
-    return top
 
 
 @_compiled
@@ -120,96 +119,33 @@ def _settle(
 
 
 @_compiled
-def _evaluate(
-    rows: np.ndarray,
-    counts: np.ndarray,
-    tops: np.ndarray,
-    alpha: np.ndarray,
-    level: float,
-    gamma: np.ndarray,
-    share: np.ndarray,
-    ratios: np.ndarray,
-) -> float:
-    """The exact bound at ``gamma``; fills ``ratios``, with exp(psi(gamma)) relative to its largest.
-
-    ``level`` is ln Gamma of the sum of alpha less the sum of ln Gamma(alpha).
-    """
-    top = _relative(gamma, share)
-    total = gamma.sum()
-    psi_total = math.log(total + 6.0) + _below_log(total)
-    bound, words = level, 0.0
-    largest = share.max()
-    for i in range(len(counts)):
-        likelihood = 0.0
-        for k in range(len(alpha)):
-            likelihood += rows[i, k] * share[k]
-        bound += counts[i] * (math.log(likelihood) + tops[i])
-        words += counts[i]
-        ratios[i] = counts[i] * largest / likelihood
-    bound += words * (top - psi_total) - math.lgamma(total)
-    for k in range(len(alpha)):
-        log_share = math.log(gamma[k] + 6.0) + _below_log(gamma[k])
-        bound += math.lgamma(gamma[k]) - (gamma[k] - alpha[k]) * (log_share - psi_total)
-    return bound
-
-
-@_compiled
-def _gather(
-    words: np.ndarray, table: np.ndarray, top: np.ndarray, rows: np.ndarray, tops: np.ndarray
-) -> None:
-    """``rows`` (L, K) of the ``table`` and entries ``tops`` (L,) of ``top`` for ``words`` (L,)."""
-    for i in range(len(words)):
-        tops[i] = top[words[i]]
-        row, source = rows[i], table[words[i]]
-        for k in range(len(row)):
-            row[k] = source[k]
-
-
-@_compiled
 def settle_documents(
     indptr: np.ndarray,
     words: np.ndarray,
     counts: np.ndarray,
     alpha: np.ndarray,
     table: np.ndarray,
-    top: np.ndarray,
-    start: np.ndarray,
     tolerance: float,
     most: int,
     longest: float,
     gamma: np.ndarray,
-    ratios: np.ndarray,
-    bounds: np.ndarray,
 ) -> None:
-    """Fill gamma (n, K), the ratios n_dw / p_dw of each stored count, and the bounds (n,).
+    """Sweep ``gamma`` (n, K) of each document until it settles.
 
-    The documents are rows of a CSR array: ``indptr``, ``words``, ``counts``. ``alpha`` (K,), ``table``
-    (V, K), ``top`` (V,) and the outputs as in `document_step`; ``start`` (n, K), or (0, K) for none;
-    ``tolerance``, ``most`` and ``longest`` of `document_step.Sweeps`.
+    The documents are rows of a CSR array: ``indptr``, ``words``, ``counts``. ``alpha`` (K,) and ``table``
+    (V, K) as in `document_step`; ``tolerance``, ``most`` and ``longest`` of `document_step.Sweeps`.
     """
-    size = len(alpha)
-    share, once, moving, kept = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    length = 0
-    for d in range(len(bounds)):
+    size, length = len(alpha), 0
+    share, once, moving = np.empty(size), np.empty(size), np.empty(size)
+    for d in range(len(gamma)):
         length = max(length, indptr[d + 1] - indptr[d])
-    all_rows, all_tops, all_ratios = np.empty((length, size)), np.empty(length), np.empty(length)
-    level = math.lgamma(alpha.sum())
-    for x in alpha:
-        level -= math.lgamma(x)
-    for d in range(len(bounds)):
+    all_rows = np.empty((length, size))
+    for d in range(len(gamma)):
         first, last = indptr[d], indptr[d + 1]
-        n = last - first
-        rows, tops = all_rows[:n], all_tops[:n]
-        own = counts[first:last]
-        _gather(words[first:last], table, top, rows, tops)
-        moving[:] = alpha + own.sum() / size
-        gamma[d] = moving
-        _settle(rows, own, alpha, tolerance, most, longest, share, once, moving, gamma[d])
-        bounds[d] = _evaluate(rows, own, tops, alpha, level, gamma[d], share, ratios[first:last])
-        if len(start):
-            _sweep(rows, own, alpha, start[d], share, kept)
-            bound = _evaluate(rows, own, tops, alpha, level, kept, share, all_ratios[:n])
-            if bound > bounds[d]:
-                bounds[d] = bound
-                gamma[d] = kept
-                ratios[first:last] = all_ratios[:n]
+        rows = all_rows[: last - first]
+        for i in range(last - first):
+            row, source = rows[i], table[words[first + i]]
+            for k in range(size):
+                row[k] = source[k]
+        moving[:] = gamma[d]
+        _settle(rows, counts[first:last], alpha, tolerance, most, longest, share, once, moving, gamma[d])

@@ -248,17 +248,13 @@ def _swept(
     counts, alpha, k = corpus.counts, corpus.concentration, len(corpus.concentration)
     n, words = counts.shape[0], np.asarray(counts.sum(axis=1))
     gamma, ratios, bounds = alpha + words[:, None] / k, np.zeros(counts.nnz + 1), np.zeros(n)
+    moving, left = np.arange(n), sweeps.most
     if worth_compiling(counts.nnz * k):
         from bqvi.models.compiled_documents import settle_documents
 
-        csr, first = (
-            (counts.indptr, counts.indices, counts.data),
-            np.empty((0, k)) if start is None else start,
-        )
-        settings = sweeps.tolerance, sweeps.most, sweeps.longest
-        settle_documents(*csr, alpha, corpus.table, corpus.top, first, *settings, gamma, ratios, bounds)
-        return gamma, ratios[:-1], bounds
-    moving, left = np.arange(n), sweeps.most
+        csr, settings = (counts.indptr, counts.indices, counts.data), (sweeps.tolerance, left, sweeps.longest)
+        settle_documents(*csr, alpha, corpus.table, *settings, gamma)
+        moving = moving[:0]
     while len(moving) and left > 1:
         late, used = [], 0
         for rows, entries in blocks(counts, moving, k):

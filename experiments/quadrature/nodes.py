@@ -35,11 +35,7 @@ import gp
 from acquisition.pointwise import (
     Criterion,
     IntegralVarianceReduction,
-    LinearisedWarpedUncertainty,
-    MatchedWarpedUncertainty,
-    MutualInformation,
     UncertaintySampling,
-    UpperConfidenceBound,
     bind,
 )
 from acquisition.search import ContinuousSearch
@@ -57,6 +53,12 @@ from experiments.problems.integrands import (
     banana,
     bump,
     standard,
+)
+from experiments.quadrature.criteria import (
+    LinearisedWarpedUncertainty,
+    MatchedWarpedUncertainty,
+    MutualInformation,
+    UpperConfidenceBound,
 )
 from gp.kernels import Kernel
 from gp.low_discrepancy import scrambled_sobol

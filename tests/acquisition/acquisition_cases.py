@@ -3,12 +3,11 @@
 import numpy as np
 
 import gp
-from acquisition import (
-    IntegralVarianceReduction,
+from acquisition import IntegralVarianceReduction, UncertaintySampling
+from experiments.quadrature.criteria import (
     LinearisedWarpedUncertainty,
     MatchedWarpedUncertainty,
     MutualInformation,
-    UncertaintySampling,
     UpperConfidenceBound,
 )
 from gp.kernels import SquaredExponential

@@ -10,6 +10,7 @@ import acquisition as aq
 import gp
 from acquisition.ascent import ascend
 from acquisition.pointwise.acquisition import bind
+from experiments.quadrature.criteria import LinearisedWarpedUncertainty
 from gp.interop import from_botorch
 from gp.kernels import SquaredExponential
 from gp.measures import Empirical, Gaussian, Uniform
@@ -197,7 +198,7 @@ def test_peaks_that_the_measure_hardly_hits_are_refined_from_the_nodes():
     x = np.concatenate([rng.normal(size=(20, 4)), centre + 0.05 * rng.normal(size=(12, 4))])
     y = np.exp(-0.5 * ((x - centre) ** 2).sum(axis=1) / 0.05**2)
     process = gp.GaussianProcess(SquaredExponential(0.1), noise=1e-6).condition(x, y)
-    bound = bind(aq.LinearisedWarpedUncertainty(), process, measure)
+    bound = bind(LinearisedWarpedUncertainty(), process, measure)
     found = aq.ContinuousSearch().maximise(bound, seed=0)
     assert np.linalg.norm(found.x - centre) < 0.4
     assert f(found.x).shape == (1,)

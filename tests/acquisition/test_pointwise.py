@@ -14,6 +14,12 @@ import acquisition as aq
 import gp
 from acquisition.pointwise.criterion import Partials
 from acquisition.pointwise.quantile_range import log_remaining_range
+from experiments.quadrature.criteria import (
+    LinearisedWarpedUncertainty,
+    MatchedWarpedUncertainty,
+    MutualInformation,
+    UpperConfidenceBound,
+)
 from gp.kernels import Constant, Linear, Matern12, SquaredExponential
 from gp.measures import Empirical, Gaussian
 
@@ -134,11 +140,11 @@ def test_uncertainty_does_not_underflow_far_out():
 
 def test_lambda_zero_is_pure_exploration():
     process, measure = posterior(), MEASURES["gaussian"]
-    bound = aq.bind(aq.UpperConfidenceBound(0.0), process, measure)
+    bound = aq.bind(UpperConfidenceBound(0.0), process, measure)
     np.testing.assert_allclose(bound.value(X), process.variance(X), rtol=1e-10)
     alone = aq.bind(aq.UncertaintySampling(density_power=0.0), process, measure)
     np.testing.assert_allclose(bound.value(X), alone.value(X), rtol=1e-12)
-    ten = aq.bind(aq.UpperConfidenceBound(10.0), process, measure)
+    ten = aq.bind(UpperConfidenceBound(10.0), process, measure)
     np.testing.assert_allclose(ten.value(X), 10 * process.mean(X) + process.variance(X), rtol=1e-10)
 
 
@@ -151,8 +157,8 @@ def test_warped_uncertainty_is_that_of_monte_carlo():
     matched = 0.1 + draws**2 / 2
     linear = 0.1 + mean**2 / 2 + mean * (draws - mean)
     for criterion, sample in (
-        (aq.MatchedWarpedUncertainty(), matched),
-        (aq.LinearisedWarpedUncertainty(), linear),
+        (MatchedWarpedUncertainty(), matched),
+        (LinearisedWarpedUncertainty(), linear),
     ):
         centred = (sample - sample.mean(axis=0)) ** 2
         error = centred.std(axis=0) / np.sqrt(n) * density
@@ -200,7 +206,7 @@ def test_a_criterion_of_ones_own_is_one_class():
     ("make", "message"),
     [
         (lambda: aq.UncertaintySampling(-1.0), "density_power"),
-        (lambda: aq.UpperConfidenceBound(np.nan), "weight"),
+        (lambda: UpperConfidenceBound(np.nan), "weight"),
         (
             lambda: aq.bind(aq.UncertaintySampling(), posterior(), Gaussian(np.zeros(3), np.ones(3))),
             "dimension 3",
@@ -221,7 +227,7 @@ def test_an_empirical_measure_has_no_density_to_weigh_with():
 
 def test_records_are_values():
     assert aq.UncertaintySampling() == aq.UncertaintySampling(2.0)
-    assert replace(aq.UpperConfidenceBound(1.0), weight=2.0).weight == 2.0
+    assert replace(UpperConfidenceBound(1.0), weight=2.0).weight == 2.0
 
 
 def test_a_variance_of_nothing_but_rounding_can_still_be_conditioned_on():
@@ -253,7 +259,7 @@ def test_information_follows_from_the_reduction():
     process, measure = posterior(), MEASURES["gaussian"]
     reduction, information = (
         aq.bind(criterion, process, measure).value(X)
-        for criterion in (aq.IntegralVarianceReduction(), aq.MutualInformation())
+        for criterion in (aq.IntegralVarianceReduction(), MutualInformation())
     )
     share = reduction / process.integral(measure).variance
     np.testing.assert_allclose(information, -0.5 * np.log1p(-share), rtol=1e-10)

@@ -1,6 +1,6 @@
-"""Criteria of the mean m and the variance v of f at a point: uncertainty sampling and a confidence bound.
+"""Criteria of the study of nodes, besides the two of `acquisition`: mutual information, WSABI's, and a bound.
 
-    UncertaintySampling          v p^a            thesis Eq. 7.18 (Gunter et al. 2014): a = 2, Var[f p]
+    MutualInformation            -log(1 - c^2 / (S (v + noise))) / 2, of f(x) + e and the integral, in nats
     LinearisedWarpedUncertainty  m^2 v p^2        f = offset + g^2 / 2 linearised at m (WSABI-L)
     MatchedWarpedUncertainty     (v^2 / 2 + m^2 v) p^2    the exact variance of g^2 / 2 (WSABI-M)
     UpperConfidenceBound         lambda m + v     thesis Section 7.3.4
@@ -8,7 +8,7 @@
 In the warped ones the posterior is that of a Gaussian g (Gunter et al. 2014, "Sampling for inference in
 probabilistic models with fast Bayesian quadrature"); the variance of WSABI-L vanishes where m = 0, that of
 WSABI-M does not. Bayesian optimisation usually has m + beta sd; here the variance is added, so that lambda
-has the units of f.
+has the units of f. `bqvi.integrate` takes each as its criterion.
 """
 
 from __future__ import annotations
@@ -17,34 +17,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from acquisition.pointwise import IntegralVarianceReduction
+from acquisition.pointwise.criteria import reduction
 from acquisition.pointwise.criterion import Moments, Partials
-from gp.arrays import Array, namespace, positive
+from gp.arrays import Array, at_most, namespace, positive
+
+_MOST_CORRELATED = 1e-12
+"""The smallest 1 - reduction / S; smaller ones are rounding."""
 
 
 @dataclass(frozen=True)
-class UncertaintySampling:
-    """v(x) p(x)^a, a = ``density_power``: 2 for the variance of the integrand, 0 for that of f."""
-
-    density_power: float = 2.0
+class MutualInformation:
+    """-log(1 - c^2 / (S (v + noise))) / 2: the information of f(x) about the integral, in nats."""
 
     logarithmic = True
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.density_power < np.inf:
-            raise ValueError(
-                f"density_power = {self.density_power!r}: give 0 (posterior variance), 2 (variance "
-                "of f p) or another finite number that is not negative"
-            )
-
     def score(self, at: Moments) -> Array:
-        score = namespace(at.variance).log(at.variance)
-        return score + self.density_power * at.log_density if self.density_power else score
+        xp = namespace(at.variance)
+        return xp.log(-0.5 * xp.log1p(-_correlation(at)))
 
     def partials(self, at: Moments) -> Partials:
-        if not self.density_power:
-            return Partials(variance=1 / at.variance)
-        ones = namespace(at.variance).ones_like(at.variance)
-        return Partials(variance=1 / at.variance, log_density=self.density_power * ones)
+        """Return the partials of log correlation times d log(information) / d log(correlation)."""
+        xp, inner = namespace(at.variance), IntegralVarianceReduction().partials(at)
+        correlation = _correlation(at)
+        factor = correlation / ((correlation - 1) * xp.log1p(-correlation))
+        return Partials(variance=factor * inner.variance, signals=factor * inner.signals)
 
 
 @dataclass(frozen=True)
@@ -110,3 +107,12 @@ class UpperConfidenceBound:
     def partials(self, at: Moments) -> Partials:
         ones = namespace(at.variance).ones_like(at.variance)
         return Partials(mean=self.weight * ones, variance=ones)
+
+
+def _correlation(at: Moments) -> Array:
+    """The squared correlation of f(x) + e and the integral, below 1 by more than rounding, (m,)."""
+    if not bool(at.integral_variance > 0):
+        raise ValueError("the integral has no variance left, so nothing can be learnt about it: stop")
+    correlation = positive(reduction(at) / at.integral_variance)
+    slack = max(_MOST_CORRELATED, 10 * float(namespace(correlation).finfo(correlation.dtype).eps))
+    return at_most(correlation, 1 - slack)
