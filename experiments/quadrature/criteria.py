@@ -33,6 +33,7 @@ class MutualInformation:
     logarithmic = True
 
     def score(self, at: Moments) -> Array:
+        """The criterion or its logarithm, (m,), from the moments ``at`` m points."""
         xp = namespace(at.variance)
         return xp.log(-0.5 * xp.log1p(-_correlation(at)))
 
@@ -51,10 +52,12 @@ class LinearisedWarpedUncertainty:
     logarithmic = True
 
     def score(self, at: Moments) -> Array:
+        """The criterion or its logarithm, (m,), from the moments ``at`` m points."""
         xp = namespace(at.variance)
         return xp.log(positive(at.mean**2)) + xp.log(at.variance) + 2 * at.log_density
 
     def partials(self, at: Moments) -> Partials:
+        """The derivatives of the score in the moments ``at`` m points."""
         xp = namespace(at.variance)
         return Partials(
             mean=2 * at.mean / positive(at.mean**2),
@@ -70,11 +73,13 @@ class MatchedWarpedUncertainty:
     logarithmic = True
 
     def score(self, at: Moments) -> Array:
+        """The criterion or its logarithm, (m,), from the moments ``at`` m points."""
         xp = namespace(at.variance)
         spread = at.variance / 2 + at.mean**2
         return xp.log(at.variance) + xp.log(spread) + 2 * at.log_density
 
     def partials(self, at: Moments) -> Partials:
+        """The derivatives of the score in the moments ``at`` m points."""
         spread = at.variance / 2 + at.mean**2
         return Partials(
             mean=2 * at.mean / spread,
@@ -102,9 +107,11 @@ class UpperConfidenceBound:
             raise ValueError(f"weight = {self.weight!r}: give a finite number")
 
     def score(self, at: Moments) -> Array:
+        """The criterion or its logarithm, (m,), from the moments ``at`` m points."""
         return self.weight * at.mean + at.variance
 
     def partials(self, at: Moments) -> Partials:
+        """The derivatives of the score in the moments ``at`` m points."""
         ones = namespace(at.variance).ones_like(at.variance)
         return Partials(mean=self.weight * ones, variance=ones)
 
