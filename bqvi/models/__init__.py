@@ -33,19 +33,16 @@ if TYPE_CHECKING:
     from bqvi.models.multinomial_mixture import Multinomial, MultinomialMixture
     from bqvi.models.networks import WeightPrior
     from bqvi.models.regression_prior import RegressionPrior
-    from bqvi.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
     from bqvi.models.sequences import Sequences
 else:
     __getattr__, __dir__ = attach(__name__)
 
 __all__ = [
-    "AmortisedModel", "BernoulliLikelihood",
-    "ConjugateComponents", "ConjugateModel", "DirichletProcessMixture", "DirichletWeights", "FactorAnalysis",
-    "GaussianLikelihood", "GaussianMixture", "HiddenMarkovModel", "LatentDirichletAllocation",
-    "LocalStep", "LogJoint", "LogJointModel", "LogisticRegression", "Marginal", "Mixture",
-    "MixtureOfExperts", "MixtureOfFactorAnalysers", "Multinomial", "MultinomialMixture",
-    "ProbabilisticLatentSemanticAnalysis", "RegressionPrior", "Sequences",
-    "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightPrior",
-    "bernoulli", "categorical", "component_estimates", "elbo", "exponential", "gaussian_components",
-    "latent_semantic_analysis", "poisson",
+    "AmortisedModel", "BernoulliLikelihood", "ConjugateComponents", "ConjugateModel",
+    "DirichletProcessMixture", "DirichletWeights", "FactorAnalysis", "GaussianLikelihood",
+    "GaussianMixture", "HiddenMarkovModel", "LatentDirichletAllocation", "LocalStep", "LogJoint",
+    "LogJointModel", "LogisticRegression", "Marginal", "Mixture", "MixtureOfExperts",
+    "MixtureOfFactorAnalysers", "Multinomial", "MultinomialMixture", "RegressionPrior", "Sequences",
+    "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightPrior", "bernoulli", "categorical",
+    "component_estimates", "elbo", "exponential", "gaussian_components", "poisson",
 ]  # fmt: skip

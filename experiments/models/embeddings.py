@@ -16,14 +16,13 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 import bqvi
 from bqvi.models import (
     LatentDirichletAllocation,
-    ProbabilisticLatentSemanticAnalysis,
-    latent_semantic_analysis,
 )
 from bqvi.models.components import starting_centres
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
+from experiments.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
 
 __all__ = ["experiment"]
 

@@ -14,11 +14,11 @@ from bqvi.models import (
     LatentDirichletAllocation,
     LogisticRegression,
     Mixture,
-    ProbabilisticLatentSemanticAnalysis,
     bernoulli,
     categorical,
     elbo,
 )
+from experiments.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(c, 1.0, (100, 2)) for c in (-4.0, 0.0, 4.0)])

@@ -18,7 +18,6 @@ from bqvi.models import (
     MixtureOfExperts,
     MixtureOfFactorAnalysers,
     MultinomialMixture,
-    ProbabilisticLatentSemanticAnalysis,
     RegressionPrior,
     Sequences,
     bernoulli,
@@ -27,6 +26,7 @@ from bqvi.models import (
     gaussian_components,
     poisson,
 )
+from experiments.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 3))

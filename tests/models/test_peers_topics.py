@@ -16,8 +16,8 @@ from sklearn.base import clone
 
 import bqvi
 from bqvi.models import LatentDirichletAllocation as TopicModel
-from bqvi.models import latent_semantic_analysis
 from bqvi.sklearn import LatentDirichletAllocation
+from experiments.models.semantic_analysis import latent_semantic_analysis
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 RNG = np.random.default_rng(0)

@@ -6,7 +6,8 @@ import scipy.sparse
 from scipy.special import gammaln
 
 import bqvi
-from bqvi.models import ProbabilisticLatentSemanticAnalysis, elbo, latent_semantic_analysis
+from bqvi.models import elbo
+from experiments.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
 
 
 def corpus(rng, n=12, v=8):

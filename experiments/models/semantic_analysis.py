@@ -76,6 +76,7 @@ class ProbabilisticLatentSemanticAnalysis:
 
     @cached_property
     def prior(self) -> Product:
+        """The Dirichlet priors of all factors."""
         if self.n_documents is None:
             raise ValueError("the number of documents is not known; use model.for_data(data), as fit does")
         k, n, a = self.n_topics, self.n_documents, self.concentration
