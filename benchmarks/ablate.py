@@ -73,10 +73,10 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
     from bqvi import unseen
     from bqvi.variational_bmc import (
         correction,
+        exploration,
         feasibility,
         frame_selection,
         learning,
-        modes,
         next_points,
         pooled_draws,
         scaling,
@@ -127,7 +127,7 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "climbs from spikes": [(vbmc_run, "_surprising", lambda *_: ())],
         "late exploration": [(run, "explores", _of_claims)],
         "search for hidden modes": [(unseen.Evaluated, "search", lambda *_: (1.0, [], []))],
-        "modes by their components": [(modes, "_divergence", lambda *_: 0.0)],
+        "modes by their components": [(exploration, "_divergence", lambda *_: 0.0)],
         "start by the best evaluations": [
             (learning, "_wide", lambda state, estimate, _: (state, estimate))
         ],
@@ -143,7 +143,7 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "directions without a step": [(next_points, "_in_a_new_direction", lambda *_: None)],
         "sd: posterior not found": [(stopping, "_unsettled", lambda *_: 0.0)],
         "sd: mass beyond the draws": [(pooled_draws.PooledDraws, "possible_rise", lambda *_: 0.0)],
-        "climbs along gradients": [(modes.Modes, "alignment", lambda _, at, slopes: np.ones(len(at)))],
+        "climbs along gradients": [(exploration.Modes, "alignment", lambda _, at, slopes: np.ones(len(at)))],
         "shape of the tail": [(correction, "pareto_shape", lambda *_: 0.0)],
         "test of noise": [(run, "test_of_noise", lambda self, state, _: state.pending[:0])],
     }  # fmt: skip

@@ -176,7 +176,7 @@ class Coordinates:
     @cached_property
     def _standard(self) -> tuple[np.ndarray, np.ndarray]:
         """The centre and the half width (D,) of the plausible box in the charts' coordinates t."""
-        with np.errstate(divide="ignore", invalid="ignore"):  # `require_resolved` checks the result
+        with np.errstate(divide="ignore", invalid="ignore"):  # `_require_resolved` checks the result
             low = self._apply("inverse", self.plausible_lower[self.free][None])[0]
             high = self._apply("inverse", self.plausible_upper[self.free][None])[0]
             return 0.5 * (low + high), 0.5 * (high - low)
@@ -346,21 +346,22 @@ def make_coordinates(
     dimension : the number P, needed where no vector of that length is given.
     """
     bounds = dict(zip(VECTORS[:4], (lower, upper, plausible_lower, plausible_upper), strict=True))
-    count = count_of(bounds, names, dimension)
+    count = _count_of(bounds, names, dimension)
     missing = (-np.inf, np.inf, np.nan, np.nan)
     low, high, *given = (
         vector_of(name, bound, count, fill)
         for (name, bound), fill in zip(bounds.items(), missing, strict=True)
     )
     titles = names_of(names, count)
-    turning = turning_of(periodic, titles)
-    require_order(titles, low, high, turning)
-    box = plausible_box(titles, low, high, turning, *given)
+    turning = _turning_of(periodic, titles)
+    _require_order(titles, low, high, turning)
+    pairs = zip(titles, low, high, turning, *given, strict=True)
+    box = np.array([_plausible_interval(*pair) for pair in pairs], float).reshape(-1, 2)
     free = int((low < high).sum())
     if free == 0:
         raise ValueError("lower equals upper for every parameter; at least one must be free")
-    found = Coordinates(titles, low, high, *box, turning)
-    require_resolved(found.free_names, found._standard[1])
+    found = Coordinates(titles, low, high, box[:, 0].copy(), box[:, 1].copy(), turning)
+    _require_resolved(found.free_names, found._standard[1])
     return found
 
 
@@ -375,14 +376,8 @@ def _length(name: str, value: Bound) -> int | None:
     return len(array) if array.ndim else None
 
 
-def count_of(bounds: Mapping[str, Bound], names: object, dimension: int | None) -> int:
-    """The number P of parameters; ValueError unless all vectors have that length.
-
-    Parameters
-    ----------
-    bounds : the bounds by the names of their arguments. names : names of the parameters, or None.
-    dimension : P where it is known, or None.
-    """
+def _count_of(bounds: Mapping[str, Bound], names: object, dimension: int | None) -> int:
+    """The number P of parameters; ValueError unless all vectors have that length."""
     found = {name: _length(name, value) for name, value in bounds.items()}
     lengths = {name: length for name, length in found.items() if length is not None}
     if names is not None:
@@ -434,7 +429,7 @@ def vector_of(name: str, value: Bound, count: int, missing: float) -> np.ndarray
     return np.broadcast_to(vector, (count,)).copy()
 
 
-def turning_of(periodic: object, names: Sequence[str]) -> np.ndarray:
+def _turning_of(periodic: object, names: Sequence[str]) -> np.ndarray:
     """Which of the parameters with these P ``names`` are periodic, (P,) bool."""
     count = len(names)
     try:
@@ -456,14 +451,8 @@ def turning_of(periodic: object, names: Sequence[str]) -> np.ndarray:
     return np.isin(np.arange(count), given)
 
 
-def require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, turning: np.ndarray) -> None:
-    """Raise ValueError where bounds are NaN or out of order, or a periodic parameter lacks one.
-
-    Parameters
-    ----------
-    names : of the parameters, P of them. low, high : the bounds (P,).
-    turning : (P,), True for periodic parameters.
-    """
+def _require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, turning: np.ndarray) -> None:
+    """Raise ValueError where bounds are NaN or out of order, or a periodic parameter lacks one."""
     for i, name in enumerate(names):
         if math.isnan(low[i]) or math.isnan(high[i]):
             raise ValueError(
@@ -487,7 +476,7 @@ def require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, tur
             raise ValueError(f"{name} is periodic and needs a finite lower and upper, a period apart")
 
 
-def require_resolved(names: Sequence[str], half_widths: np.ndarray) -> None:
+def _require_resolved(names: Sequence[str], half_widths: np.ndarray) -> None:
     """Raise ValueError where the plausible bounds are equal, or infinite, after rounding."""
     for name, half in zip(names, half_widths, strict=True):
         if not _NARROWEST < half < math.inf:
@@ -497,30 +486,10 @@ def require_resolved(names: Sequence[str], half_widths: np.ndarray) -> None:
             )
 
 
-def plausible_box(
-    names: tuple[str, ...],
-    low: np.ndarray,
-    high: np.ndarray,
-    turning: np.ndarray,
-    given_low: np.ndarray,
-    given_high: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The plausible bounds (P,), (P,), strictly inside the hard bounds.
-
-    Parameters
-    ----------
-    names : the names of the P parameters. low, high : their bounds. turning : which are periodic.
-    given_low, given_high : the plausible bounds that were given, NaN where they are missing.
-    """
-    pairs = zip(names, low, high, turning, given_low, given_high, strict=True)
-    found = np.array([_plausible_interval(*pair) for pair in pairs], float).reshape(-1, 2)
-    return found[:, 0].copy(), found[:, 1].copy()
-
-
 def _plausible_interval(
     name: str, lower: float, upper: float, turns: bool, given_low: float, given_high: float
 ) -> tuple[float, float]:
-    """The plausible bounds of one parameter; arguments as of `plausible_box`."""
+    """The plausible bounds of one parameter, strictly inside the hard bounds; NaN where none was given."""
     lower, upper = float(lower), float(upper)
     if lower == upper:  # a fixed parameter has no plausible interval
         return lower, upper

@@ -166,7 +166,7 @@ def values_of(
             if function.range.outputs:
                 must = f"it must return {_wanted(function, len(points))}, and its noise is stated by noise_sd"
             raise _wrong(function, points, f"returned a tuple of {len(returned)}", must)
-        sds = sds_of(function, returned[1], points)
+        sds = _sds_of(function, returned[1], points)
         returned = returned[0]
     array = numbers_in(returned, indicators=function.range.outputs and not function.range.logarithmic)
     if array is None:
@@ -176,13 +176,8 @@ def values_of(
     return _shaped(function, array, points), sds
 
 
-def sds_of(function: Function, returned: object, points: np.ndarray) -> np.ndarray:
-    """The standard deviations (m,) of the noise at points (m, P).
-
-    Parameters
-    ----------
-    function : the user's function. returned : the deviations as it returned them. points : (m, P).
-    """
+def _sds_of(function: Function, returned: object, points: np.ndarray) -> np.ndarray:
+    """The standard deviations (m,) of the noise at points (m, P), as the function returned them."""
     n, array = len(points), numbers_in(returned)
     if array is None or array.size not in (1, n) or not ((array > 0.0) & (array < np.inf)).all():
         what = f"has the {'noise_sd' if callable(function.noise_sd) else 'sd'} {returned!r:.80}"
@@ -227,7 +222,7 @@ def noise_at(function: Function, points: np.ndarray) -> np.ndarray:
     function : a function whose ``noise_sd`` is a function. points : (m, P); m is 1 unless it is vectorised.
     """
     assert callable(function.noise_sd)  # checked by the callers
-    return sds_of(function, function.noise_sd(function.given(points)), points)
+    return _sds_of(function, function.noise_sd(function.given(points)), points)
 
 
 def log_weights(function: Function, points: np.ndarray) -> np.ndarray:

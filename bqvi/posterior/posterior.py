@@ -51,7 +51,7 @@ _BISECTIONS = 80
 """The number of bisections: 2^-80 of the bracket is below rounding."""
 
 
-def moments(coordinates: Coordinates, raw: GaussianMixture) -> tuple[np.ndarray, np.ndarray]:
+def _chart_moments(coordinates: Coordinates, raw: GaussianMixture) -> tuple[np.ndarray, np.ndarray]:
     """Mean (D,) and covariance (D, D) of the free parameters for t ~ raw."""
     d = raw.dimension
     sds = np.sqrt(np.einsum("kii->ki", raw.covariances))  # (K, D)
@@ -74,13 +74,8 @@ def moments(coordinates: Coordinates, raw: GaussianMixture) -> tuple[np.ndarray,
     return mean, covariance
 
 
-def mixture_quantiles(raw: GaussianMixture, i: int, levels: np.ndarray) -> np.ndarray:
-    """Quantiles of t_i, by bisection of its distribution function.
-
-    Parameters
-    ----------
-    raw : the mixture of t. i : the coordinate. levels : probabilities (J,).
-    """
+def _mixture_quantiles(raw: GaussianMixture, i: int, levels: np.ndarray) -> np.ndarray:
+    """Quantiles of the coordinate t_i at levels (J,), by bisection of its distribution function."""
     means, sds = raw.means[:, i], np.sqrt(raw.covariances[:, i, i])
     low = np.full(len(levels), (means - 40 * sds).min())
     high = np.full(len(levels), (means + 40 * sds).max())
@@ -251,7 +246,7 @@ class Posterior:
             rows, weights = weighted
             mean = rows[0] + weights @ (rows - rows[0])  # of a constant exactly that
             return mean, ((rows - mean).T * weights) @ (rows - mean)
-        mean, covariance = moments(self.coordinates, self._raw())
+        mean, covariance = _chart_moments(self.coordinates, self._raw())
         free = self.coordinates.free
         full = self.coordinates.lower.copy()
         full[free] = mean
@@ -304,7 +299,7 @@ class Posterior:
         if (weighted := self._weighted()) is not None:
             return weighted_quantiles(*weighted, wanted)
         raw = self._raw()
-        t = np.stack([mixture_quantiles(raw, i, wanted) for i in range(raw.dimension)], axis=1)
+        t = np.stack([_mixture_quantiles(raw, i, wanted) for i in range(raw.dimension)], axis=1)
         return self.coordinates.unwrapped(self.coordinates.to_charts.to_standard(t))
 
     def marginal_density(self, parameter: int | str, x: np.ndarray) -> np.ndarray:

@@ -31,7 +31,7 @@ from bqvi.calls.given import selected, told
 from bqvi.calls.gradient_check import left_out, require_consistent
 from bqvi.calls.table import joined_rows, matched
 from bqvi.quadrature import ensemble as ensembles
-from bqvi.quadrature.credibility import Judgement, combined, explained_by, judge, predicts
+from bqvi.quadrature.credibility import Answer, Judgement, combined, explained_by, judge, predicts, test_of
 from bqvi.quadrature.ensemble import Fits
 from bqvi.quadrature.families import AffineChart
 from bqvi.quadrature.integral import (
@@ -48,7 +48,6 @@ from bqvi.quadrature.integrand_process import IntegrandProcess
 from bqvi.quadrature.monte_carlo import as_wide, in_units, shifted_back, with_zeros
 from bqvi.quadrature.nodes import by_criterion, outermost, pool
 from bqvi.quadrature.peaks import PeakFamily
-from bqvi.quadrature.refutation import Answer, test_of
 from bqvi.quadrature.rises import doubts, nodes_of_logarithms, unseen_modes
 from bqvi.quadrature.settings import DESIGN, PRECISE, REFUTATION, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState, identity
@@ -410,7 +409,7 @@ class BayesianRun:
         return np.concatenate([first, candidates[chosen], tests]), len(checks), log_weights
 
     def _is_tested(self) -> bool:
-        """Whether some nodes test the answer (:mod:`refutation`): f is given by its logarithm."""
+        """Whether some nodes test the answer (:mod:`credibility`): f is given by its logarithm."""
         problem = self.problem
         chosen = problem.criterion is None and not isinstance(problem.measure, Empirical)
         return problem.integrand.function.logarithmic and chosen

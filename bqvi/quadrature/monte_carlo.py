@@ -73,17 +73,17 @@ def unlogged(logs: np.ndarray) -> tuple[np.ndarray, float]:
     return np.exp(logs - shift), shift
 
 
-def in_range(values: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return values e^-shift (n, o) and the shift, which is 0 unless squares would over- or underflow."""
-    largest = float(np.max(np.abs(values), initial=0.0))
-    if largest == 0 or _SMALLEST < largest < 1 / _SMALLEST:
-        return values, 0.0
-    return values / largest, float(np.log(largest))
-
-
 def in_units(function: Function, returned: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return values f e^-shift (n, o) and the shift, from the values that the function returned."""
-    return unlogged(returned) if function.logarithmic else in_range(returned)
+    """Return values f e^-shift (n, o) and the shift, from the values that the function returned.
+
+    Of values of f the shift is 0 unless squares would over- or underflow.
+    """
+    if function.logarithmic:
+        return unlogged(returned)
+    largest = float(np.max(np.abs(returned), initial=0.0))
+    if largest == 0 or _SMALLEST < largest < 1 / _SMALLEST:
+        return returned, 0.0
+    return returned / largest, float(np.log(largest))
 
 
 def shifted_back(values: np.ndarray, shift: float) -> np.ndarray:

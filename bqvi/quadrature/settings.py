@@ -174,7 +174,7 @@ class RiseSettings:
 
 @dataclass(frozen=True)
 class RefutationSettings:
-    """The test of an answer (:mod:`refutation`)."""
+    """The test of an answer (:mod:`credibility`)."""
 
     tests: int = 10
     """The most evaluations of a step that are tests; they are at most half of it, too."""

@@ -120,7 +120,7 @@ class IntegrationState:
     pending : (m, D), nodes to be evaluated next, in the coordinates of the measure. pending_u : (m, D), these
         nodes in standard coordinates. pending_sobol : (m,), which of them are from the sequence.
     log_weights, pending_log_weights : (n,) and (m,), ln p of nodes that test the answer over the density from
-        which they are drawn (:mod:`refutation`); NaN at others.
+        which they are drawn (:mod:`credibility`); NaN at others.
     fits : hyperparameters. fitted_at : the number of nodes from which they were found.
     rows : the trace.
     seconds : time spent. ensemble : the surrogates given these data; not saved, but made again.

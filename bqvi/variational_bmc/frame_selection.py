@@ -22,9 +22,9 @@ from scipy.optimize import minimize_scalar
 from bqvi.calls import Evaluations
 from bqvi.calls.settings import CLIFFS
 from bqvi.importance import resampled
+from bqvi.variational_bmc.exploration import connected
 from bqvi.variational_bmc.frame import Frame, alternative, fitting
 from bqvi.variational_bmc.gradient_scaling import scaling_from_gradients
-from bqvi.variational_bmc.modes import connected
 from bqvi.variational_bmc.scaling import Scaling, UserUnits, led_by, unlike
 from bqvi.variational_bmc.settings import FEASIBILITY, FITTING, SCALINGS, SHAPING
 from bqvi.variational_bmc.state import CheapModel, Estimate, InferenceStep, Settings, State, settled
@@ -147,16 +147,10 @@ def selected(state: State, frame: Frame, psi: np.ndarray | None, step: Inference
     return best
 
 
-def short_fit(
+def _short_fit(
     state: State, frame: Frame, psi: np.ndarray | None, settings: Settings
 ) -> tuple[np.ndarray, float]:
-    """Hyperparameters (P,) and log evidence of the evaluations in a frame, by a few iterations.
-
-    Parameters
-    ----------
-    state : the state with the evaluations. frame : a frame. psi : the start, or None for the defaults.
-    settings : the settings of the run.
-    """
+    """Hyperparameters (P,) and log evidence of the evaluations in a frame, by a few iterations from psi."""
     data = _shaped_data(state, frame, SHAPING.deep * len(frame.shift), settings)
     return fit(data, psi, FITTING.first_iterations)
 
@@ -320,14 +314,14 @@ def _most_likely(state: State, x: np.ndarray, step: InferenceStep) -> _Map | Non
     def evidence(by: Scaling | UserUnits | None, psi: np.ndarray) -> float:
         with suppress(np.linalg.LinAlgError):
             values = _with_map(state, *_after(by, x))
-            return max(short_fit(values, next_frame(values), psi, step.settings)[1], -1e300)
+            return max(_short_fit(values, next_frame(values), psi, step.settings)[1], -1e300)
         return -1e300
 
     if x.shape[1] < 2:
         return None
     with suppress(np.linalg.LinAlgError):
         values = _with_map(state, *_after(None, x))
-        psi, without = short_fit(values, next_frame(values), None, step.settings)
+        psi, without = _short_fit(values, next_frame(values), None, step.settings)
         pairs = [(k, change) for k in range(x.shape[1]) for change in (SCALINGS.change, -SCALINGS.change)]
         k, change = max(pairs, key=lambda pair: evidence(led_by(x, *pair), psi))
         search = minimize_scalar(

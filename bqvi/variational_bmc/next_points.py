@@ -36,7 +36,7 @@ from bqvi.calls.climb import Asking, Ends, climb
 from bqvi.importance import resampled
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.frame_selection import evaluated_box
-from bqvi.variational_bmc.new_starts import ascended
+from bqvi.variational_bmc.learning import ascended
 from bqvi.variational_bmc.pooled_draws import PointMoments, PooledDraws
 from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION, NODES
 from bqvi.variational_bmc.state import (

@@ -136,7 +136,7 @@ class ComponentSettings:
 
 @dataclass(frozen=True)
 class RestartSettings:
-    """New starts of q (`learning`, `new_starts`)."""
+    """New starts of q (`learning`, `learning`)."""
 
     least_effective: float = 20.0
     """The least number of effective draws, below which q starts again."""
@@ -160,7 +160,7 @@ class RestartSettings:
 
 @dataclass(frozen=True)
 class ModeSettings:
-    """The definition of modes (`modes`)."""
+    """The definition of modes (`exploration`)."""
 
     dip: float = 1.0
     """The least dip below the lower end of the segment, in nats, that separates two modes."""

@@ -145,7 +145,7 @@ class State:
     frame, psi, q, threshold : the surrogate's frame, its hyperparameters, the mixture in the frame, and the
         depth below the best value, in nats, from which values are given noise.
     mean, covariance : the moments of the posterior, in the coordinates y of the frame.
-    within : the pooled covariance within its modes there (:func:`modes.pooled_within`), or None.
+    within : the pooled covariance within its modes there (:func:`exploration.pooled_within`), or None.
     floor : see `moments.PosteriorMoments`.
     fitted_at : the number of evaluations when hyperparameters were last fitted.
     given : the number of evaluations made before the run and given to it.

@@ -43,7 +43,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bqvi.importance import PARETO, resampled
-from bqvi.variational_bmc.modes import Modes
+from bqvi.variational_bmc.exploration import Modes
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, PREDICTIONS, WEIGHTS
 from bqvi.variational_bmc.state import (
     Estimate,

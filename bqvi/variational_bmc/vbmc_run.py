@@ -27,10 +27,9 @@ from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
 from bqvi.unseen import HIDDEN
 from bqvi.variational_bmc.clock import Clock
-from bqvi.variational_bmc.exploration import Explored, explore
+from bqvi.variational_bmc.exploration import Explored, Modes, explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.learning import learn, with_scales
-from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.next_points import batch_size, design, next_step, with_next
 from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import Scaling, UserUnits

@@ -7,8 +7,8 @@ from scipy.stats import f as f_distribution
 
 import bqvi
 import gp
+from bqvi.quadrature.credibility import Answer, test_of
 from bqvi.quadrature.families import SMOOTH, identity
-from bqvi.quadrature.refutation import Answer, test_of
 from bqvi.quadrature.rises import Rises
 from bqvi.quadrature.surrogate import StandardData, surrogate
 from bqvi.widened import WIDENING, Spread

@@ -12,9 +12,8 @@ import bqvi
 from bqvi.calls import Evaluations
 from bqvi.calls.table import rows_of
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise, hidden, revealing
-from bqvi.variational_bmc.exploration import explore
+from bqvi.variational_bmc.exploration import Modes, explore
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.modes import Modes
 from bqvi.variational_bmc.settings import EXPLORATION
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.vbmc.hard import HARD

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components
 
-from bqvi.variational_bmc.modes import connected
+from bqvi.variational_bmc.exploration import connected
 from bqvi.variational_bmc.settings import MODES
 from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
 from bqvi.variational_bmc.variational import DiagonalMixture

@@ -9,7 +9,7 @@ import pytest
 from negative_quadratic import NegativeQuadratic
 
 import gp
-from bqvi.variational_bmc.new_starts import laplace
+from bqvi.variational_bmc.learning import laplace
 from bqvi.variational_bmc.settings import FITTING, SHAPING
 from bqvi.variational_bmc.surrogate import (
     Surrogate,

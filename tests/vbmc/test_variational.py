@@ -16,11 +16,11 @@ from bqvi.variational_bmc.correction import (
     variance_penalised,
     weighed,
 )
+from bqvi.variational_bmc.exploration import pooled_within
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, alternative, axes, elite, fitting, turned
 from bqvi.variational_bmc.frame_selection import evaluated_box
-from bqvi.variational_bmc.modes import pooled_within
-from bqvi.variational_bmc.new_starts import annealed
+from bqvi.variational_bmc.learning import annealed
 from bqvi.variational_bmc.next_points import NodeCriterion, _tempers, next_points
 from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.surrogate import Surrogate, fit, log_posterior, noise_shaped, prior_of
