@@ -72,9 +72,9 @@ def test_functions_of_many_points_have_no_by_products():
 
 
 def test_by_products_are_saved_and_resumed_by_vbmc(tmp_path):
-    first = bqvi.vbmc(with_products, **BOX, budget=11, tolerance=None)
+    first = bqvi.vbmc(with_products, **BOX, budget=11)
     first.save(tmp_path / "run.npz")
-    found = bqvi.vbmc(with_products, **BOX, budget=14, tolerance=None, resume=tmp_path / "run.npz")
+    found = bqvi.vbmc(with_products, **BOX, budget=14, resume=tmp_path / "run.npz")
     good = ~found.evaluations.failed
     assert good.sum() > 8
     same([p for p, fine in zip(found.evaluations.by_products, good, strict=True) if fine], found.theta[good])

@@ -87,10 +87,10 @@ def _vbmc(budget: int = 20, **given: Any) -> Case:
     box = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
 
     def run(f, **options):
-        return bqvi.vbmc(f, **box, **{"budget": budget, "seed": 1, "tolerance": None} | given | options)
+        return bqvi.vbmc(f, **box, **{"budget": budget, "seed": 1} | given | options)
 
     def steps(f, **options):
-        return bqvi.vbmc.steps(f, **box, **{"budget": budget, "seed": 1, "tolerance": None} | given | options)
+        return bqvi.vbmc.steps(f, **box, **{"budget": budget, "seed": 1} | given | options)
 
     def known(state):
         return state.coordinates.to_user(state.evaluations.points)

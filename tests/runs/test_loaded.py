@@ -33,9 +33,14 @@ RESULTS = {
 }
 
 
-@pytest.fixture(params=RESULTS)
-def pair(request, tmp_path):
-    result = RESULTS[request.param]()
+@pytest.fixture(scope="module", params=RESULTS)
+def made(request):
+    return RESULTS[request.param]()
+
+
+@pytest.fixture
+def pair(made, tmp_path):
+    result = made
     result.save(tmp_path / "run.npz")
     return result, bqvi.load(tmp_path / "run.npz")
 

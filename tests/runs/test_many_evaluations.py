@@ -57,7 +57,7 @@ def test_integrate_of_a_logarithm(method):
 def test_vbmc():
     found = bqvi.vbmc(
         lambda theta: float(log_joint(theta)), plausible_lower=[-2, -3], plausible_upper=[3, 2],
-        evaluations=earlier(), budget=MANY + 5, tolerance=None,
+        evaluations=earlier(), budget=MANY + 5,
     )  # fmt: skip
     assert found.n_evaluations > MOST_PAIRED
     assert abs(found.log_evidence - LOG_EVIDENCE) < 3 * found.log_evidence_sd

@@ -51,9 +51,20 @@ def same_points(found, expected):
 
 
 @pytest.fixture(scope="module")
-def results():
+def shown():
+    """name -> the result of an uninterrupted run, and what its progress line has written."""
+    found = {}
+    for name, case in CASES.items():
+        with contextlib.redirect_stderr(io.StringIO()) as terminal:
+            result = case.run(case.function, run=bqvi.Run(progress=True))
+        found[name] = result, terminal.getvalue()
+    return found
+
+
+@pytest.fixture(scope="module")
+def results(shown):
     """name -> the result of an uninterrupted run."""
-    return {name: case.run(case.function) for name, case in CASES.items()}
+    return {name: result for name, (result, _) in shown.items()}
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +77,8 @@ WHOLE = ("integrate qmc", "evidence_bounds")
 """Doors that give no result before their last evaluation: replicates, particles that have not reached
 temperature 1."""
 LAST = None
-EXIT_AT = [(LAST, error) for error in EXITS] + list(zip((1, 5, 11, 17), EXITS, strict=True))
-"""Every exit at the last call, and one of them at others: in the first design and after it."""
+EXIT_AT = [(LAST, KeyboardInterrupt), (LAST, NameError), *zip((1, 5, 11, 17), EXITS, strict=True)]
+"""An interrupt and a failure at the last call, and each exit at another: in the first design and after it."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -117,7 +128,7 @@ def test_a_numerical_error_ends_a_run_at_once_where_the_user_says_so(name, at):
 @pytest.mark.parametrize("name", CASES)
 def test_engines_keep_the_contract_that_is_shipped(name):
     case = CASES[name]
-    check_engine(lambda path: case.steps(case.function, resume=path), case.numbers)
+    check_engine(lambda path: case.steps(case.function, resume=path), case.numbers, at=(2, 13))
 
 
 @dataclasses.dataclass
@@ -210,12 +221,11 @@ def test_a_step_that_failed_may_be_tried_again(name, whole):
     assert calls.count == case.budget + 1
 
 
-@pytest.mark.parametrize("error", [OSError("disk full"), StopIteration("disk full")])
 @pytest.mark.parametrize("name", CASES)
-def test_a_callback_that_fails_loses_nothing(name, error, whole):
+def test_a_callback_that_fails_loses_nothing(name, whole):
     case = CASES[name]
     with pytest.raises(bqvi.RunError, match="disk full") as caught:
-        case.run(case.function, run=bqvi.Run(callback=lambda state: raising(error)()))
+        case.run(case.function, run=bqvi.Run(callback=lambda state: raising(OSError("disk full"))()))
     assert caught.value.n_evaluations > 0
     assert case.numbers(case.run(case.function, resume=caught.value)) == whole[name]
 
@@ -230,7 +240,7 @@ def test_an_exhausted_iterator_of_the_user_does_not_end_a_run_silently(name):
 @pytest.mark.parametrize("name", CASES)
 def test_no_call_beyond_the_budget_and_all_are_counted(name):
     case = CASES[name]
-    for budget in (case.least, case.least + 3, case.least + 5):
+    for budget in (case.least, case.least + 3):
         calls = Calls(case.function)
         found = case.run(calls, budget=budget)
         assert calls.count == found.n_evaluations <= budget
@@ -252,10 +262,9 @@ OPTIONS = {
 def test_no_option_costs_a_call_beyond_the_budget(option):
     name, options = OPTIONS[option]
     made = len(options["evaluations"][1]) if "evaluations" in options else 0
-    for budget in (16, 21):
-        calls = Calls(CASES[name].function)
-        found = CASES[name].run(calls, budget=budget, **options)
-        assert calls.count + made == found.n_evaluations <= budget
+    calls = Calls(CASES[name].function)
+    found = CASES[name].run(calls, budget=21, **options)
+    assert calls.count + made == found.n_evaluations <= 21
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -335,7 +344,7 @@ def test_the_message_of_an_exception_says_how_to_resume(name, tmp_path):
     assert "resume" not in str(caught.value)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, NameError, None])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, None])
 @pytest.mark.parametrize("name", CASES)
 def test_a_checkpoint_that_cannot_be_written_loses_nothing(name, error, whole, tmp_path):
     """The folder of the checkpoint is removed at the seventh call, which may fail too."""
@@ -355,11 +364,10 @@ def test_a_checkpoint_that_cannot_be_written_loses_nothing(name, error, whole, t
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_progress_line_counts_and_says_how_it_ended(name, capfd):
-    case = CASES[name]
-    found = case.run(case.function, run=bqvi.Run(progress=True))
-    line = capfd.readouterr().err.split("\r")[-1]
-    assert f"{case.budget}/{case.budget}" in line
+def test_the_progress_line_counts_and_says_how_it_ended(name, shown):
+    found, written = shown[name]
+    line = written.split("\r")[-1]
+    assert f"{CASES[name].budget}/{CASES[name].budget}" in line
     assert found.stopped in line
 
 

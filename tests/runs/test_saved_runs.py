@@ -118,12 +118,12 @@ def test_a_run_of_another_door_or_format(saved, tmp_path, monkeypatch):
 
 
 def test_files_that_were_cut_off_or_changed(saved, tmp_path):
-    """None of 150 files cut off and 150 with a flipped bit, from a fixed seed, gives another state."""
-    case, _, content = saved
+    """None of 50 files cut off and 50 with a flipped bit for each door gives another state."""
+    case, door, content = saved
     path = _written(tmp_path, content)
     right, arrays = case.numbers(opened(case, path).result()), held(path)
-    rng = np.random.default_rng(0)
-    for i in range(300):
+    rng = np.random.default_rng(len(door))
+    for i in range(100):
         at = int(rng.integers(len(content)))
         changed = bytearray(content[:at] if i % 2 else content)
         if not i % 2:
@@ -141,13 +141,12 @@ def test_a_flipped_bit_at_the_end_of_the_archive_is_no_fault_of_the_disk(saved, 
     beginning.
     """
     case, _, content = saved
-    for at in range(len(content) - 22, len(content)):
-        for bit in range(8):
-            changed = bytearray(content)
-            changed[at] ^= 1 << bit
-            path = _written(tmp_path, bytes(changed))
-            found, message = attempt(case, path)
-            assert found is not None or str(path) in message
+    for bit in range(8 * 22):
+        changed = bytearray(content)
+        changed[-1 - bit // 8] ^= 1 << bit % 8
+        path = _written(tmp_path, bytes(changed))
+        found, message = attempt(case, path)
+        assert found is not None or str(path) in message
 
 
 def attempt(case, path):

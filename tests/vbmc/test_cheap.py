@@ -111,7 +111,6 @@ def test_with_a_cheap_model_of_another_posterior_the_evidence_is_right():
         **PROBLEM.bounds(),
         budget=30,
         design=bqvi.Design(cheap=(elsewhere, 20)),
-        tolerance=None,
     )
     assert abs(found.log_evidence - PROBLEM.log_evidence) < max(0.05, 4 * found.log_evidence_sd)
 

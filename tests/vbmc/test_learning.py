@@ -15,7 +15,7 @@ BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
 
 def before_a_step(seed):
     """The engine of a run on N(0, I) in the plane, and the state before one of its later records."""
-    run = bqvi.vbmc.steps(lambda x: -0.5 * float(x @ x), **BOX, budget=40, tolerance=None, seed=seed)
+    run = bqvi.vbmc.steps(lambda x: -0.5 * float(x @ x), **BOX, budget=40, seed=seed)
     state = next(state for state in run if state.rows and len(state) >= 20)
     return run.engine, state.before_last_record()
 

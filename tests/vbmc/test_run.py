@@ -36,10 +36,8 @@ def test_a_gaussian_is_exact_and_converges():
 
 def test_rosenbrock_from_values_and_from_gradients():
     problem = known_posteriors.rosenbrock(2)
-    values = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=50, tolerance=None)
-    slopes = bqvi.vbmc(
-        problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=20, tolerance=None
-    )
+    values = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=50)
+    slopes = bqvi.vbmc(problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=20)
     for found in (values, slopes):
         error = found.log_evidence - problem.log_evidence
         assert abs(error) < max(0.02, 4 * found.log_evidence_sd)
@@ -63,9 +61,7 @@ def test_gradients_of_a_log_density_that_is_rougher_than_a_squared_exponential()
 def test_a_correlated_gaussian_in_many_dimensions_gets_a_frame_along_its_axes():
     """In a frame along the coordinates, as the first evaluations suggest, .02 of the draws are effective."""
     problem = hard.HARD["Gaussian 20, gradients"].problem(2)
-    found = bqvi.vbmc(
-        problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=32, seed=2, tolerance=None
-    )
+    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=32, seed=2)
     assert found.trace["effective_share"][-1] > 0.5
     assert abs(found.log_evidence - problem.log_evidence) < 0.02
 
@@ -79,7 +75,7 @@ def test_the_centred_schools_are_found_by_few_gradients():
     for box in (10, 13, 11):
         if right < 2:
             problem = asked.problem(box)
-            options = {"gradient": problem.gradient, "budget": 40, "seed": box, "tolerance": None}
+            options = {"gradient": problem.gradient, "budget": 40, "seed": box}
             found = bqvi.vbmc(problem.log_joint, **problem.bounds(), **options)
             right += abs(found.log_evidence - problem.log_evidence) < 0.1
     assert right == 2
@@ -89,7 +85,7 @@ def test_noise_known_or_not():
     problem = known_posteriors.rosenbrock(2)
     for sd, by in ((0.5, "imiqr"), (0.5, "viqr"), ("unknown", "imiqr")):
         design = bqvi.Design(acquisition=by)
-        options = {"noise_sd": sd, "design": design, "budget": 40, "tolerance": None}
+        options = {"noise_sd": sd, "design": design, "budget": 40}
         found = bqvi.vbmc(problem.noisy(0.5, 0), **problem.bounds(), **options)
         assert abs(found.log_evidence - problem.log_evidence) < 4 * found.log_evidence_sd < 2.0
 
@@ -104,7 +100,7 @@ def test_noise_may_be_a_function():
     def noisy(x):
         return gaussian(x) + sd(x) * rng.standard_normal()
 
-    found = bqvi.vbmc(noisy, **BOX, noise_sd=sd, budget=50, tolerance=None)
+    found = bqvi.vbmc(noisy, **BOX, noise_sd=sd, budget=50)
     np.testing.assert_allclose(found.evaluations.noise_variance, [sd(x) ** 2 for x in found.theta])
     assert abs(found.log_evidence - np.log(2 * np.pi)) < 3 * found.log_evidence_sd < 1.0
 
@@ -120,7 +116,7 @@ def test_an_unknown_edge_is_learnt():
 def test_resumed_saved_and_parallel_runs_are_the_same(tmp_path):
     """Those that are interrupted are in `test_runs_contract`."""
     problem = known_posteriors.rosenbrock(2)
-    run = {**problem.bounds(), "seed": 3, "tolerance": None}
+    run = {**problem.bounds(), "seed": 3}
     whole = bqvi.vbmc(problem.log_joint, **run, budget=28)
     half = bqvi.vbmc(problem.log_joint, **run, budget=23)
     assert half.n_evaluations == 23
@@ -177,7 +173,7 @@ def test_a_log_joint_that_is_never_finite_is_an_error_with_the_evaluations():
 
 
 def test_a_resumed_run_of_another_dimension_or_a_smaller_budget_is_refused():
-    half = bqvi.vbmc(gaussian, **BOX, budget=20, tolerance=None)
+    half = bqvi.vbmc(gaussian, **BOX, budget=20)
     with pytest.raises(ValueError, match="dimension 2"):
         bqvi.vbmc(gaussian, plausible_lower=[-1.0], plausible_upper=[1.0], resume=half)
     with pytest.raises(ValueError, match="20 evaluations"):
@@ -209,7 +205,7 @@ def test_a_mode_a_hundred_sds_from_the_start():
     assert found.converged
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_run_that_ends_on_its_way_to_the_posterior_says_how_far_it_may_be(seed):
     """A Gaussian 30 from the box, sds .1 to 1: an error of 1,226 was stated with an sd of 169."""
     rng = np.random.default_rng(seed)

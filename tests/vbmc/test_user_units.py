@@ -1,6 +1,7 @@
 """The user's units as coordinates: finite differences, truncated draws, and ridges that end at bounds."""
 
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -127,7 +128,7 @@ def test_the_image_of_a_gaussian_cut_by_a_bound_has_the_moments_of_the_rest():
 
 def test_the_density_that_is_returned_is_that_of_the_elbo():
     """In the user's units beside bounds: E_q of the log joint less the log density of q, by its own draws."""
-    found = bqvi.vbmc(ridge, **RIDGE, budget=130, seed=0)
+    found = run_on_a_ridge(0)
     assert isinstance(found.frame.scaling, UserUnits)
     q = replace(found.posterior, draws=None)
     draws = q.sample(4000, 1)
@@ -179,9 +180,14 @@ RIDGE = {
 RIGHT = np.log(0.04 * np.sqrt(2 * np.pi) * 7.0)
 
 
+@cache
+def run_on_a_ridge(seed):
+    return bqvi.vbmc(ridge, **RIDGE, budget=130, seed=seed)
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_straight_ridge_between_bounds_is_found_along_its_whole_length(seed):
-    found = bqvi.vbmc(ridge, **RIDGE, budget=130, seed=seed)
+    found = run_on_a_ridge(seed)
     assert abs(found.log_evidence - RIGHT) < 0.03
     assert isinstance(found.frame.scaling, UserUnits)
     assert found.converged
@@ -193,7 +199,7 @@ def test_a_straight_ridge_between_bounds_is_found_along_its_whole_length(seed):
 
 def test_a_run_in_these_units_is_resumed_to_the_numbers_of_the_whole_run(tmp_path):
     """It is interrupted at the first call of an exploration, when all pending points have returned."""
-    run = {**RIDGE, "budget": 50, "seed": 0, "tolerance": None}
+    run = {**RIDGE, "budget": 50, "seed": 0}
     steps, path, calls = bqvi.vbmc.steps(ridge, **run), tmp_path / "run.npz", []
     pairs = list(pairwise(steps))
     explored_from = [
