@@ -4,6 +4,8 @@ References share nothing with the estimators: autodiff of the ELBO term by term 
 differences of one-dimensional quadratures (logistic regression), product rules (Marginal, IWAE).
 """
 
+from functools import cache
+
 import numpy as np
 import pytest
 import scipy.special
@@ -219,13 +221,22 @@ def iwae_bound_by_product_rule(u, draws):
 IWAE_Q = Gaussian(np.array([0.3]), np.array([[0.5]]))
 
 
+@cache
+def of_quartic(estimator, samples, n):
+    """Gradients (n, P) and bounds (n,) of IWAE or DReG with this number of ``samples``."""
+    rng, model = np.random.default_rng(0), LogJoint(quartic, 1)
+    found = [estimator(samples)(model, IWAE_Q, Batch(None, 0), rng) for _ in range(n)]
+    return np.stack([flat(each.values) for each in found]), np.array([each.bound for each in found])
+
+
 @pytest.mark.parametrize("estimator", [IWAE(2), DReG(2)], ids=["IWAE", "DReG"])
 def test_unbiased_for_the_importance_weighted_bound(estimator):
     expected = flat(differences(lambda u: iwae_bound_by_product_rule(u, 2), IWAE_Q.unconstrained, 1e-3))
     plain = flat(differences(lambda u: iwae_bound_by_product_rule(u, 1), IWAE_Q.unconstrained, 1e-3))
     assert np.abs(expected - plain).max() > 0.05  # another bound's gradient would be noticed
-    draws = repeated(estimator, LogJoint(quartic, 1), IWAE_Q, Batch(None, 0), n=1500)
+    draws, bounds = of_quartic(type(estimator), 2, 1500)
     assert_unbiased(draws, expected)
+    assert_unbiased(bounds[:, None], [iwae_bound_by_product_rule(IWAE_Q.unconstrained, 2)])
 
 
 class InGraph(LogJoint):
@@ -271,26 +282,21 @@ def test_the_baseline_is_of_the_other_draws():
 
 def test_dreg_follows_the_mean_of_iwae_at_many_draws_with_less_variance():
     """Means by Welch's test at 1e-6; Rainforth et al. 2018: IWAE's relative noise grows with L."""
-    model, n = LogJoint(quartic, 1), 700
-    iwae, dreg = (repeated(e(16), model, IWAE_Q, Batch(None, 0), n=n) for e in (IWAE, DReG))
+    iwae, dreg = (of_quartic(each, 16, 700)[0] for each in (IWAE, DReG))
     assert scipy.stats.ttest_ind(iwae, dreg, equal_var=False).pvalue.min() > 1e-6 / 2
     assert dreg.var(0).sum() < 0.3 * iwae.var(0).sum()
 
 
 def test_importance_weighted_bound_lies_between_elbo_and_evidence_and_grows():
-    model, rng, n = LogJoint(quartic, 1), np.random.default_rng(0), 300
+    """That of two draws is compared in `test_unbiased_for_the_importance_weighted_bound`."""
     evidence = np.log(scipy.integrate.quad(lambda t: np.exp(quartic(np.array([t]))), -8.0, 8.0)[0])
     elbo, two = (iwae_bound_by_product_rule(IWAE_Q.unconstrained, draws) for draws in (1, 2))
     assert elbo + 0.02 < two < evidence
     for estimator in (IWAE, DReG):
-        bounds = {
-            draws: np.array([estimator(draws)(model, IWAE_Q, Batch(None, 0), rng).bound for _ in range(n)])
-            for draws in (1, 2, 50)
-        }
-        error = {draws: b.std(ddof=1) / np.sqrt(n) for draws, b in bounds.items()}
-        assert abs(bounds[1].mean() - elbo) < 5.5 * error[1]  # t with 299 degrees of freedom: 1e-7
-        assert abs(bounds[2].mean() - two) < 5.5 * error[2]
-        assert two + 5.5 * error[50] < bounds[50].mean() < evidence + 5.5 * error[50]
+        one, many = of_quartic(estimator, 1, 300)[1], of_quartic(estimator, 16, 700)[1]
+        errors = [bounds.std(ddof=1) / np.sqrt(len(bounds)) for bounds in (one, many)]
+        assert abs(one.mean() - elbo) < 5.5 * errors[0]  # t with 299 degrees of freedom: 1e-7
+        assert two + 5.5 * errors[1] < many.mean() < evidence + 5.5 * errors[1]
 
 
 def test_noise_vanishes_at_the_posterior_for_sticking_the_landing_dreg_and_score():

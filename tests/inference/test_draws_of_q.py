@@ -5,6 +5,7 @@ The oracles are log joints that count themselves, also across processes, and fin
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import pytest
@@ -75,6 +76,12 @@ def without_slope(terms, theta):
     return terms + 0.0 * torch.sqrt(torch.abs(theta - theta.detach()))
 
 
+@cache
+def whole_mean(method, minibatch):
+    """Of the q of a run that never failed."""
+    return bqvi.fit(Mean(), X, method, minibatch=minibatch, steps=5, **START).q.mean
+
+
 @pytest.mark.parametrize(
     ("method", "minibatch"),
     [(method, size) for method in METHODS for size in (None, 8)] + [("pathwise", "balanced")],
@@ -116,8 +123,7 @@ def test_a_model_with_data_names_the_draw_and_the_rows(changed, message, method,
         assert f"x0 = {cause.point[0]:.6g}" in str(cause)
     # the state is usable: with the model mended the run goes on to the numbers of one that never failed
     found = bqvi.fit(Mean(), X, method, minibatch=minibatch, steps=5, resume=caught.value, **START)
-    whole = bqvi.fit(Mean(), X, method, minibatch=minibatch, steps=5, **START)
-    np.testing.assert_array_equal(found.q.mean, whole.q.mean)
+    np.testing.assert_array_equal(found.q.mean, whole_mean(method, minibatch))
 
 
 def steep(terms, theta):
@@ -220,20 +226,21 @@ class Tally:
             return len(file.read())
 
 
-@pytest.mark.parametrize("method", [*METHODS, "bq"])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"record": bqvi.Record(1, elbo_samples=3)},
-        {"starts": 3, "start_from": "random"},
-        {"starts": 2, "start_from": "random", "record": bqvi.Record(2, elbo_samples=2)},
-    ],
+OPTIONS = (
+    {},
+    {"record": bqvi.Record(1, elbo_samples=3)},
+    {"starts": 3, "start_from": "random"},
+    {"starts": 2, "start_from": "random", "record": bqvi.Record(2, elbo_samples=2)},
 )
-@pytest.mark.parametrize("how", ["alone", "jobs", "threads", "bounds"])
+WAYS = [
+    *itertools.product([*METHODS, "bq"], OPTIONS, ["alone"]),
+    *itertools.product([*METHODS, "bq"], (OPTIONS[0], OPTIONS[3]), ["threads", "bounds"]),
+    *itertools.product(("score", "bq"), OPTIONS[:1], ["jobs"]),
+]
+
+
+@pytest.mark.parametrize(("method", "options", "how"), WAYS)
 def test_no_call_exceeds_the_budget_however_calls_are_made(method, options, how, tmp_path):
-    if how == "jobs" and (options or method not in ("score", "bq")):
-        pytest.skip("processes cost seconds")
     for budget in (30,) if how == "jobs" else (11, 30):
         tally = Tally(tmp_path / str(budget))
         box = BOX if how == "bounds" else {}
@@ -247,12 +254,14 @@ def test_no_call_exceeds_the_budget_however_calls_are_made(method, options, how,
         assert tally.count == more.n_evaluations <= budget + 13
 
 
-@pytest.mark.parametrize("method", [*METHODS, "bq"])
+EXITS = [KeyboardInterrupt(), SystemExit(3), NameError("thetta"), ValueError("outside")]
+CHOICES = itertools.product(({}, OPTIONS[1], {"starts": 2, "start_from": "random"}), [*METHODS, "bq"])
+"""Options and methods: each has two exits, and each option and each method all of them."""
+
+
 @pytest.mark.parametrize(
-    "options", [{}, {"record": bqvi.Record(1, elbo_samples=2)}, {"starts": 2, "start_from": "random"}]
-)
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), SystemExit(3), NameError("thetta"), ValueError("outside")]
+    ("options", "method", "error"),
+    [(*choice, EXITS[(i + k) % 4]) for i, choice in enumerate(CHOICES) for k in (0, 1)],
 )
 def test_an_exit_at_any_call_keeps_what_returned_and_the_budget_holds(method, options, error):
     """The oracle is the same run without an exit: its points, to the last digit, each evaluated once."""

@@ -242,7 +242,7 @@ SMOOTH = {
 
 @pytest.mark.parametrize("kind", SMOOTH)
 @pytest.mark.parametrize("wrong", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_gradient_that_all_others_contradict_is_left_out_and_said(kind, wrong, seed):
     """Of 48 runs with a wrong one 44 told it, of 72 right ones none; the truth is one-dimensional."""
     rng = np.random.default_rng([7, seed])

@@ -276,7 +276,7 @@ def test_a_mode_that_was_missed_is_found_or_refused():
         log_f, measure = two_modes(seed)
         few = bqvi.integrate(log_f, measure, budget=60, log=True, seed=seed)
         assert not few.converged or abs(few.log_mean) < max(3 * few.log_sd, 0.1)
-        more = bqvi.integrate(log_f, measure, budget=110, log=True, seed=seed)
+        more = bqvi.integrate(log_f, measure, budget=110, log=True, seed=seed, resume=few)
         assert abs(more.log_mean) < 0.3  # without one of the modes -.51 or -.92
 
 

@@ -218,7 +218,7 @@ def test_a_run_with_a_wrong_entry_of_the_gradient_has_not_converged(factor):
     assert [reason[:22] for reason in found.reasons] == ["Gradients disagree wit"] * (factor > 1.0)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_gradient_that_all_other_evaluations_contradict_is_left_out_and_said(seed):
     """As JAX's at logits of exactly 0, where the run begins; ln Z is that of a grid."""
     rng = np.random.default_rng(seed)

@@ -12,7 +12,7 @@ from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
 from bqvi.variational_bmc.undeclared_noise import differing, repeated, understated
 from experiments.problems import hard_posteriors, known_posteriors
 
-GAUSSIANS = [(2, 0.3, 0), (2, 1.0, 1), (4, 0.3, 1), (4, 1.0, 0)]
+GAUSSIANS = [(2, 1.0, 1), (4, 0.3, 1)]
 """Dimension, standard deviation of the noise, seed."""
 
 
@@ -95,7 +95,7 @@ def test_values_at_nearly_the_same_point():
     assert differing(Evaluations.none(2)) is None
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_rough_function_is_found(seed):
     """A value at exactly the same point would be the same again."""
     problem = known_posteriors.rosenbrock(2)
