@@ -88,12 +88,6 @@ class Features:
         phi, residual = pivoted_cholesky(x, kernel, min(rank, len(x)), rng)
         return cls(phi, residual, kernel, time.perf_counter() - began)
 
-    @classmethod
-    def linear(cls, x: np.ndarray) -> Features:
-        """The rows of ``x``, (N, D), themselves as features, no residual: the kernel <x_i, x_j>."""
-        x = _checked_rows(x)
-        return cls(x, np.zeros(len(x)))
-
     def __len__(self) -> int:
         """N."""
         return len(self.phi)

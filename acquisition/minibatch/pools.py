@@ -9,8 +9,9 @@ rows chosen so far, and m the expected norm of a row's gradient, the next row ma
     MaxVariance      C_ii                                   thesis Section 7.3.4
     UpperConfidence  m_i / average m + beta C_ii^(1/2)      thesis Section 7.3.4
 
-and the weights are equal, or those of Bayesian quadrature: with K the kernel of the S rows, the mean of a
-Gaussian process over the data has the posterior mean sum_i w_i f(x_i) for every f,
+and the weights are equal, except that those of SequentialBQ are those of Bayesian quadrature: with K the
+kernel of the S rows, the mean of a Gaussian process over the data has the posterior mean sum_i w_i f(x_i) for
+every f,
 
     w = (K + s^2 I)^-1 (z + s^2 / N),
 
@@ -113,45 +114,25 @@ class SequentialBQ(Greedy):
         return Selection(chosen, weights), state
 
 
-class _Weighted(Greedy):
-    """Greedy rules with equal weights or those of quadrature, by their fields ``weights`` and ``noise``."""
+@dataclass(frozen=True)
+class MaxVariance(Greedy):
+    """Maximum posterior variance (thesis Section 7.3.4), equal weights.
 
-    weights: str
-    noise: float
+    Parameters
+    ----------
+    noise : s^2 >= 0, in units of k(x, x)
+    """
+
+    noise: float = LEARNING.noise
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_between("noise", self.noise, 0.0, np.inf)
-        if self.weights not in ("equal", "quadrature"):
-            raise ValueError(f"weights is {self.weights!r}; it must be 'equal' or 'quadrature'")
-
-    @property
-    def signed(self) -> bool:
-        """Whether weights can be negative."""
-        return self.weights == "quadrature"
-
-    def _weighted(self, rows: np.ndarray) -> Selection:
-        if not self.signed:
-            return equally(rows, len(self.features))
-        return Selection(rows, quadrature_weights(self.features, rows, self.noise))
-
-
-@dataclass(frozen=True)
-class MaxVariance(_Weighted):
-    """Maximum posterior variance (thesis Section 7.3.4).
-
-    Parameters
-    ----------
-    weights : 'equal' or 'quadrature', which can be negative
-    noise : s^2 >= 0, in units of k(x, x)
-    """
-
-    weights: str = "equal"
-    noise: float = LEARNING.noise
 
     def draw(self, state: UniformState, rng: np.random.Generator) -> tuple[Selection, UniformState]:
         pool = self._pool(state.n, rng)
-        return self._weighted(pool[greedy_rows(self.features, pool, self.size, self.noise)]), state
+        chosen = pool[greedy_rows(self.features, pool, self.size, self.noise)]
+        return equally(chosen, state.n), state
 
 
 def greedy_rows(
@@ -250,8 +231,8 @@ class ConfidenceState:
 
 
 @dataclass(frozen=True)
-class UpperConfidence(Summing, _Weighted):
-    """Expected gradient norm plus ``beta`` standard deviations.
+class UpperConfidence(Summing, Greedy):
+    """Expected gradient norm plus ``beta`` standard deviations, equal weights.
 
     Parameters
     ----------
@@ -259,13 +240,11 @@ class UpperConfidence(Summing, _Weighted):
     features : of the data
     pool : rows to choose from, in multiples of S, at least 1; never more than N rows
     beta : >= 0
-    weights : 'equal' or 'quadrature', which can be negative
     noise : s^2 > 0, in units of k(x, x)
     drift : rho in [0, 1], how far the norms move between steps
     """
 
     beta: float = 1.0
-    weights: str = "equal"
     noise: float = LEARNING.noise
     drift: float = 0.1
 
@@ -285,7 +264,7 @@ class UpperConfidence(Summing, _Weighted):
         if state.norms.known and state.average > 0.0:
             bonus = design(self.features, pool) @ state.norms.table[0] / state.average
         chosen = pool[greedy_rows(self.features, pool, self.size, self.noise, bonus=bonus, factor=self.beta)]
-        return self._weighted(chosen), state
+        return equally(chosen, state.n), state
 
     def observe(self, state: ConfidenceState, selection: Selection, gradients: np.ndarray) -> ConfidenceState:
         at = selection.indices

@@ -81,13 +81,9 @@ class HiddenMarkovModel(FittedByBound):
     _takes_nan = True
 
     def _sequences(
-        self, X: Any, lengths: Any, weights: ArrayLike | None = None, reset: bool = False, y: Any = None
+        self, X: Any, lengths: Any, weights: ArrayLike | None = None, reset: bool = False
     ) -> tuple[Sequences, Any]:
-        """The sequences and their weights; ValueError for a ``y`` that is none of the rows."""
-        if y is not None and np.size(y) != len(X):
-            raise ValueError(
-                f"y has {np.size(y)} entries for {len(X)} rows; give lengths by name: lengths=..."
-            )
+        """The sequences and their weights."""
         if isinstance(X, list | tuple) and any(getattr(part, "ndim", 0) > 1 for part in X):
             raise ValueError(
                 f"X is a {type(X).__name__} of arrays; it must be one array (T, D): np.concatenate(X), with "

@@ -44,7 +44,7 @@ STRATEGIES = {
     "balanced": Balanced(7, FEATURES),
     "quadrature": QuadratureWeighted(7, FEATURES, noise=0.01),
     "sequential": SequentialBQ(7, FEATURES),
-    "confidence": UpperConfidence(7, FEATURES, weights="quadrature"),
+    "confidence": UpperConfidence(7, FEATURES),
     "saga": Saga(Uniform(7)),
     "svrg": Svrg(Reshuffled(7)),
     "gp": GPControlVariate(Balanced(7, FEATURES), FEATURES),
