@@ -57,6 +57,10 @@ class CheapFirst:
     def init(self) -> OnCheap:
         return OnCheap(self._cheap.init())
 
+    def _of(self, state: State | OnCheap) -> tuple[VBMCRun, State]:
+        """The run that is under way, and its own state."""
+        return (self._cheap, state.state) if isinstance(state, OnCheap) else (self._expensive, state)
+
     def resumed(self, state: State | OnCheap) -> State | OnCheap:
         """The state of an earlier run; ValueError where that run had no cheap model."""
         if isinstance(state, OnCheap):
@@ -100,9 +104,9 @@ class CheapFirst:
         return self._expensive.result(state, reason)
 
     def with_evaluations(self, state: State | OnCheap, evaluations: Evaluations) -> State | OnCheap:
-        if isinstance(state, OnCheap):
-            return OnCheap(self._cheap.with_evaluations(state.state, evaluations))
-        return self._expensive.with_evaluations(state, evaluations)
+        run, inner = self._of(state)
+        found = run.with_evaluations(inner, evaluations)
+        return OnCheap(found) if isinstance(state, OnCheap) else found
 
     def checkpoint(self, state: State | OnCheap) -> Checkpoint:
         if not isinstance(state, OnCheap):
@@ -124,10 +128,9 @@ class CheapFirst:
         return None if isinstance(state, OnCheap) else self._expensive.kept(state)
 
     def require_consistent(self, before: State | OnCheap, after: State | OnCheap) -> None:
-        if isinstance(before, OnCheap) and isinstance(after, OnCheap):
-            self._cheap.require_consistent(before.state, after.state)
-        elif not isinstance(before, OnCheap) and not isinstance(after, OnCheap):
-            self._expensive.require_consistent(before, after)
+        if isinstance(before, OnCheap) == isinstance(after, OnCheap):
+            run, inner = self._of(before)
+            run.require_consistent(inner, self._of(after)[1])
 
     def alone(self, state: State | OnCheap) -> bool:
         """Whether steps have to be made before the run can be asked for points: those of the first run."""

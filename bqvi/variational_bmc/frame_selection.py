@@ -266,8 +266,8 @@ def with_other_map(state: State, estimate: Estimate, step: InferenceStep) -> Sta
     fitted: _Map | None = None
     if state.evaluations.gradients is not None and not several:
         fitted = scaling_from_gradients(state.evaluations.censored)
-    elif _is_of_values(state) and not (poor or several):
-        fitted = _most_likely(few, x, step)
+    elif not (state.cheap is not None or state.evaluations.censored.failed.any() or poor or several):
+        fitted = _most_likely(few, x, step)  # the evidence of the values is that of all that was evaluated
     same = 0.0 if state.evaluations.gradients is None else SCALINGS.unlike
     if units is None and unlike(fitted[0] if fitted else None, now, x) <= same:
         return None
@@ -294,14 +294,6 @@ def _of_all_depths(state: State) -> State:
         return replace(state, evaluations=made)
     ranks = np.linspace(0, len(made) - 1, most).astype(int)
     return replace(state, evaluations=made[np.argsort(-made.values, kind="stable")[ranks]])
-
-
-def _is_of_values(state: State) -> bool:
-    """Whether the evidence of the values is that of all that was evaluated, without gradients.
-
-    It is not where there is a cheap model, or where evaluations failed.
-    """
-    return state.cheap is None and not state.evaluations.censored.failed.any()
 
 
 def _most_likely(state: State, x: np.ndarray, step: InferenceStep) -> _Map | None:

@@ -41,7 +41,6 @@ from bqvi.variational_bmc.exploration import pooled_within
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.frame import Frame, elite, turned, turns
 from bqvi.variational_bmc.frame_selection import (
-    Candidate,
     evaluated_box,
     next_frame,
     rescaled,
@@ -161,7 +160,10 @@ def _tempered(log_ratio: np.ndarray, least: float) -> tuple[np.ndarray, float]:
 def learn(state: State, step: InferenceStep) -> tuple[State, Estimate]:
     """Fit the surrogate, maximise its ELBO and weight draws; the state keeps the start of the next step."""
     before, (state, estimate) = state, _learned(state, step)
-    if (due := _map_due(state)) or step.final:
+    # another map of scales is tried where evaluations have grown, or gradients are now enough for one
+    gradients, enough = state.evaluations.gradients, fewest_gradients(state.evaluations.points.shape[1])
+    first = gradients is not None and state.scaled_at < enough <= len(state)
+    if (due := first or len(state) >= SCALINGS.often * state.scaled_at) or step.final:
         without = _without_contradicted(before, state, estimate.surrogate)
         if without is not None:
             return learn(without, step)
@@ -187,13 +189,6 @@ def _without_contradicted(state: State, reached: State, surrogate: Surrogate) ->
     made = replace(made, gradients=np.where(rows[:, None], np.nan, made.gradients), reasons=reasons)
     blank = replace(state, psi=None, q=None, mean=None, covariance=None, within=None, threshold=None)
     return replace(blank, evaluations=made)
-
-
-def _map_due(state: State) -> bool:
-    """Whether another map of scales is tried: evaluations have grown, or gradients are now enough for one."""
-    enough = fewest_gradients(state.evaluations.points.shape[1])
-    first = state.evaluations.gradients is not None and state.scaled_at < enough <= len(state)
-    return first or len(state) >= SCALINGS.often * state.scaled_at
 
 
 def with_scales(state: State, estimate: Estimate, step: InferenceStep) -> tuple[State, Estimate] | None:
@@ -287,15 +282,24 @@ def _at_mode(state: State, estimate: Estimate) -> State | None:
 
 def _inferred(state: State, step: InferenceStep, climbing: bool = True) -> tuple[State, Estimate]:
     """The state and the estimate from all evaluations; ``next_points`` says whether the ELBO is maximised."""
-    fitted = _fitted(state, step)
+    frame = next_frame(state)
+    fitted = selected(
+        state, frame, None if state.psi is None else rescaled(state.psi, state.frame, frame), step
+    )
     frame, surrogate = fitted.frame, Surrogate.of(fitted.data, fitted.psi)
     feasible = _feasibility(state, frame)
     start, within = _start(state, frame), replace(state, frame=frame)
     q, found = _corrected(within, surrogate, start, feasible, step, climbing)
     drawn = correct(surrogate, q, _draws(state, step), step.seed, feasible) if step.final else found
     pool = pool_of(surrogate, q, drawn, step.seed, feasible)
+    moments, within_modes = moments_of(found, q), pooled_within(surrogate, q)
     reached = replace(
-        _with_moments(state, surrogate, q, found, frame),
+        state,
+        frame=frame,
+        mean=frame.straight(moments.mean[None])[0],
+        covariance=frame.scale @ moments.covariance @ frame.scale.T,
+        within=None if within_modes is None else frame.scale @ within_modes @ frame.scale.T,
+        floor=moments.floor,
         psi=fitted.psi,
         threshold=fitted.threshold,
         q=extended(surrogate, q, found, pool, len(fitted.data.values)),
@@ -308,13 +312,6 @@ def _feasibility(state: State, frame: Frame) -> Feasibility:
     """The probability that the log joint can be evaluated at points of the ``frame``."""
     made = state.evaluations.censored
     return Feasibility.of(frame.into(made.points), made.failed, frame.inside)
-
-
-def _fitted(state: State, step: InferenceStep) -> Candidate:
-    """The frame, the threshold and the hyperparameters, from those of the state."""
-    frame = next_frame(state)
-    psi = None if state.psi is None else rescaled(state.psi, state.frame, frame)
-    return selected(state, frame, psi, step)
 
 
 def _start(state: State, frame: Frame) -> DiagonalMixture:
@@ -382,17 +379,3 @@ def _maximised(
         q = climb(surrogate, more, box, step.seed % 7919, samples, settings.climbs * (1 + final))
         q = pruned(q, 0.003)
     return q
-
-
-def _with_moments(
-    state: State, surrogate: Surrogate, q: DiagonalMixture, found: Correction, frame: Frame
-) -> State:
-    """The state in the ``frame``, with the posterior's moments in the plausible box's units."""
-    moments = moments_of(found, q)
-    within = pooled_within(surrogate, q)
-    if within is not None:
-        within = frame.scale @ within @ frame.scale.T
-    return replace(
-        state, frame=frame, mean=frame.straight(moments.mean[None])[0],
-        covariance=frame.scale @ moments.covariance @ frame.scale.T, within=within, floor=moments.floor,
-    )  # fmt: skip

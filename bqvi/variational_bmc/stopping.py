@@ -37,7 +37,7 @@ a smaller d is required. Noisy values have no such estimate.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import logsumexp
@@ -61,7 +61,9 @@ from gp.linear_maps import symmetric_divergence
 _UNTESTED = "the log joint has not been evaluated at points that could refute the result"
 _REFUTED = "evaluations that tested the result have changed it"
 _DIFFERENT_MASS = "at draws of the posterior, the densities of surrogate and log joint differ"
-_UNEXPLORED = "the plausible box has not been explored for further modes: raise budget, or give a smaller box"
+NOT_EXPLORED = (
+    "the plausible box has not been explored for further modes: raise budget, or give a smaller box"
+)
 
 
 def record(before: State, state: State, estimate: Estimate) -> Row:
@@ -145,29 +147,14 @@ def _divergence(before: State, state: State) -> float:
     return symmetric_divergence(before.mean, before.covariance, state.mean, state.covariance)
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a run has converged, with the ``reasons`` if not."""
-
-    converged: bool
-    reasons: tuple[str, ...]
-
-    @property
-    def needs_exploration(self) -> bool:
-        """Whether only exploration is missing."""
-        return self.reasons == (_UNEXPLORED,)
-
-
 def needs_test(rows: tuple[Row, ...], tolerance: float) -> bool:
     """Whether the latest record is a claim: only its test, exploration and one more record are missing."""
-    verdict = judge(rows, tolerance, CONVERGENCE.steady - 1)
-    return all(
-        reason.startswith((_UNEXPLORED, _UNTESTED, _REFUTED, _DIFFERENT_MASS)) for reason in verdict.reasons
-    )
+    missing = (NOT_EXPLORED, _UNTESTED, _REFUTED, _DIFFERENT_MASS)
+    return all(reason.startswith(missing) for reason in judge(rows, tolerance, CONVERGENCE.steady - 1))
 
 
-def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.steady) -> Verdict:
-    """Test the conditions; the last record may be that of the final, thorough estimate.
+def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.steady) -> tuple[str, ...]:
+    """The reasons why a run has not converged; the last record may be that of the thorough estimate.
 
     Parameters
     ----------
@@ -175,15 +162,14 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
     steady : the number of latest records on which the conditions are tested.
     """
     if len(rows) < steady + 2:
-        return Verdict(False, (f"only {len(rows)} steps have been made; at least {steady + 2} are needed",))
+        return (f"only {len(rows)} steps have been made; at least {steady + 2} are needed",)
     last = rows[-steady:]
-    reasons = [
+    return (
         *_about_change(last, tolerance),
         *_about_coverage(last[-1]),
         *_about_test(rows, tolerance),
         *_about_exploration(last[-1]),
-    ]
-    return Verdict(not reasons, tuple(reasons))
+    )
 
 
 def _about_change(last: tuple[Row, ...], tolerance: float) -> list[str]:
@@ -228,7 +214,7 @@ def _about_test(rows: tuple[Row, ...], tolerance: float) -> list[str]:
 def _about_exploration(now: Row) -> list[str]:
     """The reason why there may be further modes."""
     if not now.explored:
-        return [_UNEXPLORED]
+        return [NOT_EXPLORED]
     if not now.unseen < CONVERGENCE.unseen:
         return [f"there may be further modes (they would add {now.unseen:.2g} nats on average)"]
     return []
@@ -249,7 +235,7 @@ def verifies(rows: tuple[Row, ...], tolerance: float) -> bool:
     made only when the evaluations have grown by a factor.
     """
     first = len(rows)
-    while first and judge(rows[:first], tolerance).converged:
+    while first and not judge(rows[:first], tolerance):
         first -= 1
     due = 0.0
     for row in rows[first:]:

@@ -34,7 +34,6 @@ from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.stopping import judge, record
 from bqvi.variational_bmc.undeclared_noise import differing, understated
 from bqvi.variational_bmc.variational import DiagonalMixture
-from gp.measures import GaussianMixture
 
 if TYPE_CHECKING:
     from bqvi.variational_bmc.vbmc_run import VBMCRun
@@ -89,7 +88,9 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     corrected = usable and found.effective_sample_size > WEIGHTS.corrected
     posterior = _posterior(run, estimate, frame, corrected)
     held_out = predicted(state, estimate, frame, run.coordinates)
-    verdict, reasons = judge(rows, run.tolerance), _reasons(run, frame.measure(estimate.q), held_out)
+    unmet, reasons = judge(rows, run.tolerance), about_width(frame.measure(estimate.q), run.coordinates)
+    if held_out is not None and held_out.contradicts(run.tolerance):
+        reasons = (*reasons, f"{held_out}. {CONTRADICTED}")
     made, exact = reached.evaluations.censored, not run.settings_at(state).noise_unknown
     reasons = (*reasons, *understated(made, estimate.surrogate), *(contradicted(made) if exact else ()))
     values = (made.values - run.coordinates.log_jacobian(made.points))[~made.failed]
@@ -102,9 +103,9 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
         elbo_sd=row.elbo_sd,
         log_evidence=row.log_evidence,
         log_evidence_sd=row.log_evidence_sd,
-        converged=verdict.converged and not reasons,
+        converged=not (unmet or reasons),
         stopped="",
-        reasons=(*verdict.reasons, *reasons),
+        reasons=(*unmet, *reasons),
         warnings=(
             *reasons,
             *_warnings_of_the_run(run, state, estimate),
@@ -144,14 +145,6 @@ def _slabs(q: DiagonalMixture, u: np.ndarray, weights: np.ndarray) -> np.ndarray
         before = np.cumsum(weights[rows]) - 0.5 * weights[rows]
         groups[rows] = groups.max() + 1 + (60 * before).astype(int)
     return np.unique(groups, return_inverse=True)[1]
-
-
-def _reasons(run: VBMCRun, q: GaussianMixture, held_out: HeldOut | None) -> tuple[str, ...]:
-    """Reasons for which a run with this q has not converged, besides those of its records."""
-    reasons = about_width(q, run.coordinates)
-    if held_out is not None and held_out.contradicts(run.tolerance):
-        reasons = (*reasons, f"{held_out}. {CONTRADICTED}")
-    return reasons
 
 
 def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tuple[str, ...]:

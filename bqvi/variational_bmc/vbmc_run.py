@@ -45,7 +45,15 @@ from bqvi.variational_bmc.state import (
     observation_noise,
     with_pending,
 )
-from bqvi.variational_bmc.stopping import is_due, judge, needs_test, record, verifies, with_points
+from bqvi.variational_bmc.stopping import (
+    NOT_EXPLORED,
+    is_due,
+    judge,
+    needs_test,
+    record,
+    verifies,
+    with_points,
+)
 from bqvi.variational_bmc.thorough import thorough
 from bqvi.variational_bmc.undeclared_noise import again, differing, repeated
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -318,7 +326,7 @@ class VBMCRun:
         if before.exploration.complete:
             return 0
         left = self.limits.budget - before.n_evaluations
-        if judge((*before.rows, row), self.tolerance).needs_exploration:
+        if judge((*before.rows, row), self.tolerance) == (NOT_EXPLORED,):
             return max(left // 2, EXPLORATION.points)
         late = left <= before.n_evaluations and not before.exploration.limited
         most = row.unseen + math.sqrt(observation_noise(before, estimate))
