@@ -6,7 +6,7 @@ import numbers
 import os
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -47,7 +47,7 @@ def as_points(name: str, x: Array) -> Array:
             f"{name} is a {describe(x)}: give points of shape (n, D); one point is {name}[None, :], n "
             f"points on a line are {name}[:, None]"
         )
-    _require_finite(name, x)
+    require_finite(name, x)
     return x
 
 
@@ -73,7 +73,7 @@ def as_values(name: str, y: Array, size: int, like: Array) -> Array:
         raise ValueError(
             f"{name} is a {describe(y)}: give {size} of them, one for each observation, shape ({size},)"
         )
-    _require_finite(name, y)
+    require_finite(name, y)
     if is_torch(y):
         return y.reshape(-1)
     with np.errstate(over="ignore"):
@@ -137,17 +137,6 @@ def _floating_tensor(name: str, values: Array, like: Array | None) -> Array:
     if values.is_floating_point() or values.is_complex():
         raise TypeError(f"{name} is a {describe(values)}: give float32 or float64")
     return values.to(like.dtype if like is not None and is_torch(like) else torch.float64)
-
-
-def _require_finite(name: str, values: Array) -> None:
-    finite = values.isfinite() if is_torch(values) else np.isfinite(values)
-    if finite.all():
-        return
-    bad = [int(i) for i in np.argwhere(~np.asarray(finite.tolist()))[0]]
-    raise ValueError(
-        f"{name}{bad} is {float(values[tuple(bad)])}: every entry has to be finite; leave out "
-        "observations that failed"
-    )
 
 
 def require_number(name: str, value: object) -> None:
@@ -239,7 +228,11 @@ def require_each(name: str, x: Array, fits: Array, what: str, row: int = 0) -> N
 def require_finite(name: str, x: Array, row: int = 0) -> None:
     """Every entry of ``x`` is finite; the error has the place of one that is not, counting from ``row``."""
     if scipy.sparse.issparse(x):
-        _require_finite_sparse(name, x)
+        entries = x.tocoo()  # type: ignore[attr-defined]
+        finite = np.isfinite(entries.data)
+        if not finite.all():
+            first = entries.row[~finite].min()
+            raise ValueError(f"{name} has NaN or infinity in row {first}; remove or impute that row")
     else:
         finite = x.isfinite() if is_torch(x) else np.isfinite(x)
         require_each(name, x, finite, "every entry must be finite", row)
@@ -251,14 +244,6 @@ def require_summable(name: str, x: Array, row: int = 0) -> None:
         return
     what = f"entries must be below {_LARGE:g} in size, so that their squares can be summed: change the units"
     require_each(name, x, np.abs(to_numpy(x)) < _LARGE, what, row)
-
-
-def _require_finite_sparse(name: str, x: Any) -> None:
-    entries = x.tocoo()
-    finite = np.isfinite(entries.data)
-    if not finite.all():
-        row = entries.row[~finite].min()
-        raise ValueError(f"{name} has NaN or infinity in row {row}; remove or impute that row")
 
 
 def require_numbers(name: str, given: object) -> np.ndarray:

@@ -10,6 +10,7 @@ its distance from the mean of the inputs in units. The unit of a parameter is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,8 +114,10 @@ class SearchCoordinates:
         Where the scale is found in closed form, the first variance stays at its unit, and so do
         redundant parameters.
         """
-        entries = _entries(problem, units)
-        reference = _reference(entries) if problem.profiled else None
+        entries = list(_entries(problem, units))
+        variances = [i for i, entry in enumerate(entries) if entry.parameter.output_power == 2]
+        first = variances[0] if problem.profiled and variances else None
+        reference = None if first is None or entries[first].name == "noise" else first
         fixed = {i for i, entry in enumerate(entries) if entry.redundant} | {reference}
         free = np.array([i for i in range(len(entries)) if i not in fixed], dtype=int)
         return SearchCoordinates(
@@ -126,7 +129,7 @@ class SearchCoordinates:
             origin=np.array([entry.origin for entry in entries]),
             step=np.array([entry.step for entry in entries]),
             positive=np.array([entries[i].parameter.positive for i in free], dtype=bool),
-            scale_powers=np.array([entries[i].scale_power for i in free]),
+            scale_powers=np.array([entries[i].parameter.output_power for i in free]),
             prior=JointPrior.of([priors.of(entries[i].parameter.kind, entries[i].columns) for i in free]),
         )
 
@@ -160,51 +163,36 @@ class SearchCoordinates:
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
+    """A number among the parameters, with its unit; ``columns`` share it."""
+
     name: str
     parameter: Parameter
     redundant: bool
     origin: float
     step: float
-    scale_power: float
     columns: int
 
 
-def _entries(problem: EvidenceProblem, units: DataUnits) -> list[_Entry]:
+def _entries(problem: EvidenceProblem, units: DataUnits) -> Iterator[_Entry]:
     """One entry for each number among the parameters, in the order of the model's vector."""
     noise = [Parameter("noise", 1.0, "noise", output_power=2)] if problem.noise is None else []
-    return [
-        entry
-        for parameter in (*problem.kernel.parameters(), *noise)
-        for entry in _entries_of(parameter, units)
-    ]
-
-
-def _entries_of(parameter: Parameter, units: DataUnits) -> list[_Entry]:
-    """Return the entries of a parameter."""
-    columns = list(parameter.columns or range(len(units.inputs)))
-    shape = np.shape(to_numpy(parameter.value))
-    size = int(np.prod(shape, dtype=int))
-    if shape and size not in (1, len(columns)):
-        raise ValueError(
-            f"{parameter.name} has {size} entries and x has {len(columns)} columns: give one "
-            "number, or one for each column"
-        )
-    groups = [[column] for column in columns] if size > 1 else [columns]
-    labels = [f"{parameter.name}[{i}]" for i in range(size)] if shape else [parameter.name]
-    output = units.output**parameter.output_power
-    entries = []
-    for index, (label, group) in enumerate(zip(labels, groups, strict=True)):
-        spread = float(np.exp(np.mean(np.log(units.inputs[group]))))
-        unit = spread**parameter.input_power * output
-        origin = np.log(unit) if parameter.positive else np.mean(units.centre[group])
-        step = 1.0 if parameter.positive else unit
-        redundant = parameter.redundant and index == 0
-        power = parameter.output_power
-        entries.append(_Entry(label, parameter, redundant, float(origin), step, power, len(columns)))
-    return entries
-
-
-def _reference(entries: list[_Entry]) -> int | None:
-    variances = (i for i, entry in enumerate(entries) if entry.scale_power == 2)
-    place = next(variances, None)
-    return None if place is None or entries[place].name == "noise" else place
+    for parameter in (*problem.kernel.parameters(), *noise):
+        columns = list(parameter.columns or range(len(units.inputs)))
+        shape = np.shape(to_numpy(parameter.value))
+        size = int(np.prod(shape, dtype=int))
+        if shape and size not in (1, len(columns)):
+            raise ValueError(
+                f"{parameter.name} has {size} entries and x has {len(columns)} columns: give one "
+                "number, or one for each column"
+            )
+        for index, group in enumerate([[column] for column in columns] if size > 1 else [columns]):
+            spread = float(np.exp(np.mean(np.log(units.inputs[group]))))
+            unit = spread**parameter.input_power * units.output**parameter.output_power
+            yield _Entry(
+                f"{parameter.name}[{index}]" if shape else parameter.name,
+                parameter,
+                parameter.redundant and index == 0,
+                float(np.log(unit) if parameter.positive else np.mean(units.centre[group])),
+                1.0 if parameter.positive else unit,
+                len(columns),
+            )

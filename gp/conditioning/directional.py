@@ -64,11 +64,9 @@ class DirectionalKernel(TrendedKernel):
     def covariance(self, left: Places, right: Places) -> np.ndarray:
         """Return the covariances over s^2 between N rows, ``left``, and M rows, ``right``."""
         found, itself = np.empty((len(left.points), len(right.points))), left is right
-        ours = _Rows.of(left.points)
-        theirs = ours if itself else _Rows.of(right.points)
-        for rows in _blocks(len(ours), len(theirs)):
+        for rows in _blocks(*found.shape):
             others = slice(rows.start if itself else 0, None)
-            pairs, block = _RowPairs.of(ours.at(rows), theirs.at(others)), found[rows, others]
+            pairs, block = _RowPairs.of(left.points[rows], right.points[others]), found[rows, others]
             block[...], _ = pairs.bumps(self.lengthscale, self.slopes)
             block += self.linear * pairs.linear
             block += self.quadratic * pairs.quadratic
@@ -78,12 +76,12 @@ class DirectionalKernel(TrendedKernel):
 
     def with_integral(self, points: np.ndarray) -> np.ndarray:
         """The covariances over s^2 of rows, ``points`` (N, 2 D), with E[phi] under N(0, I): (N,)."""
-        rows = _Rows.of(points)
-        z, a, _ = standard_means(rows.x, self.lengthscale)
+        x, w = np.hsplit(points, 2)
+        z, a, _ = standard_means(x, self.lengthscale)
         z *= self.height
-        squares, along = (np.einsum("nd,nd->n", rows.x, other) for other in (rows.x, rows.w))
-        found: np.ndarray = rows.v * (z + 0.5 * self.quadratic * squares)
-        return found + self.quadratic * along - z * np.einsum("nd,nd->n", a, rows.w)
+        squares, along = (np.einsum("nd,nd->n", x, other) for other in (x, w))
+        found: np.ndarray = _shows_value(points) * (z + 0.5 * self.quadratic * squares)
+        return found + self.quadratic * along - z * np.einsum("nd,nd->n", a, w)
 
     def integral_variance(self, dimension: int) -> float:
         """The prior variance over s^2 of E[phi] under N(0, I) with D = ``dimension``."""
@@ -101,8 +99,7 @@ def directional_gram(
     rows: np.ndarray, slopes: bool = True
 ) -> Callable[[np.ndarray], tuple[np.ndarray, Changes]]:
     """Return the covariance of (N, 2 D) rows, with its changes, as a function of psi = ln (l, b1, b2)."""
-    every = _Rows.of(rows)
-    blocks = [(at, _RowPairs.of(every.at(at), every)) for at in _blocks(len(rows), len(rows))]
+    blocks = [(at, _RowPairs.of(rows[at], rows)) for at in _blocks(len(rows), len(rows))]
     trends = [np.concatenate([getattr(pairs, of) for _, pairs in blocks]) for of in ("linear", "quadratic")]
 
     def of(psi: np.ndarray) -> tuple[np.ndarray, Changes]:
@@ -132,30 +129,6 @@ def _shows_value(rows: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
-    """The parts x, w and v of rows (N, 2 D)."""
-
-    x: np.ndarray
-    """(N, D)."""
-    w: np.ndarray
-    """(N, D)."""
-    v: np.ndarray
-    """(N,)."""
-
-    @classmethod
-    def of(cls, rows: np.ndarray) -> _Rows:
-        """The parts of these rows."""
-        half = rows.shape[1] // 2
-        return cls(rows[:, :half], rows[:, half:], _shows_value(rows))
-
-    def __len__(self) -> int:
-        return len(self.v)
-
-    def at(self, which: slice) -> _Rows:
-        return _Rows(self.x[which], self.w[which], self.v[which])
-
-
-@dataclass(frozen=True, eq=False)
 class _RowPairs:
     """The arrays (N, M) that do not depend on the hyperparameters."""
 
@@ -175,10 +148,10 @@ class _RowPairs:
     """The term that b2 multiplies."""
 
     @classmethod
-    def of(cls, left: _Rows, right: _Rows) -> _RowPairs:
+    def of(cls, left: np.ndarray, right: np.ndarray) -> _RowPairs:
         """The arrays of all pairs of N and M rows."""
-        x, w, v = left.x, left.w, left.v[:, None]
-        y, z, v_right = right.x, right.w, right.v
+        (x, w), (y, z) = np.hsplit(left, 2), np.hsplit(right, 2)
+        v, v_right = _shows_value(left)[:, None], _shows_value(right)
         inner, along, beside = x @ y.T, w @ y.T, x @ z.T
         linear: np.ndarray = (v * x + w) @ (v_right[:, None] * y + z).T
         quadratic = (-0.5 * v) * inner

@@ -28,18 +28,13 @@ from __future__ import annotations
 from math import comb, pi, sqrt
 
 from gp.arrays import Array, namespace, special
-from gp.embeddings.profiles import (
-    column_lengthscale,
-    overlap,
-    second_difference,
-    short_by_quadrature,
-)
+from gp.embeddings.profiles import Profile, column_lengthscale
 from gp.kernels import Matern12, Matern32, Matern52, Stationary
 
 Polynomial = tuple[float, ...]
 
 
-class MaternProfile:
+class MaternProfile(Profile):
     """A Matern kernel in one dimension, by the polynomials that go with e^-tau."""
 
     def __init__(
@@ -54,7 +49,7 @@ class MaternProfile:
     ) -> None:
         self.lengthscale = lengthscale
         self.rate = sqrt(two_nu) / lengthscale
-        self.value, self.slope, self.total, self.second = value, slope, total, second
+        self.value, self.slope, self.second, self.total = value, slope, second, total / self.rate
 
     def interval(self, x: Array, a: Array, b: Array) -> tuple[Array, Array]:
         xp = namespace(x)
@@ -91,16 +86,10 @@ class MaternProfile:
         scale = self.rate * sd
         return sum(c * scale**j * moments[j] for j, c in enumerate(polynomial) if c)
 
-    def two_intervals(self, a: Array, b: Array, c: Array, d: Array) -> Array:
-        xp = namespace(a)
-
-        def decaying(t: Array) -> Array:
-            tau = self.rate * t
-            return xp.exp(-tau) * _polynomial(self.second, tau) / self.rate**2
-
-        inside = 2 * self.total / self.rate * overlap(a, b, c, d)
-        total = inside + second_difference(decaying, a, b, c, d)
-        return short_by_quadrature(self, a, b, c, d, otherwise=total / ((b - a) * (d - c)))
+    def decaying(self, t: Array) -> Array:
+        tau = self.rate * t
+        polynomial = sum(c * tau**j for j, c in enumerate(self.second))
+        return namespace(t).exp(-tau) * polynomial / self.rate**2
 
 
 def matern_profile(kernel: Stationary, like: Array) -> MaternProfile:
@@ -198,8 +187,3 @@ def _shifted(polynomial: Polynomial, tau: Array, omega: Array, moments: tuple[Ar
         if c
         for i in range(j + 1)
     )
-
-
-def _polynomial(coefficients: Polynomial, tau: Array) -> Array:
-    """sum_j c_j tau^j."""
-    return sum(c * tau**j for j, c in enumerate(coefficients))

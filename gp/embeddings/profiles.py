@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import pi, sqrt
-from typing import Protocol
 
 import numpy as np
 
@@ -30,19 +29,46 @@ from gp.kernels import SquaredExponential, Stationary
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
-class Profile(Protocol):
-    """A stationary kernel in one dimension, for all columns at once."""
+class Profile:
+    """A stationary kernel in one dimension, for all columns at once, with ``lengthscale``, (D,)."""
 
     lengthscale: Array
+    total: Array
+    """kappa, (D,)."""
 
     def interval(self, x: Array, a: Array, b: Array) -> tuple[Array, Array]:
         """Return the average over [a, b] of k(x - y), and its derivative in x."""
+        raise NotImplementedError
 
     def gaussian(self, x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
         """Return E k(x - Y), Y ~ N(mean, sd^2), and its derivative in x."""
+        raise NotImplementedError
+
+    def decaying(self, t: Array) -> Array:
+        """Return h(t) for t >= 0."""
+        raise NotImplementedError
 
     def two_intervals(self, a: Array, b: Array, c: Array, d: Array) -> Array:
         """Return the average of k(x - y) over x in [a, b] and y in [c, d]."""
+        xp, h = namespace(a), self.decaying
+        overlap = xp.minimum(b, d) - xp.maximum(a, c)
+        inside = 2 * self.total * xp.maximum(overlap, xp.zeros_like(overlap))
+        inside = inside + h(xp.abs(b - c)) - h(xp.abs(a - c)) - h(xp.abs(b - d)) + h(xp.abs(a - d))
+        average = inside / ((b - a) * (d - c))
+        first = b - a <= d - c
+        low, high = xp.where(first, a, c), xp.where(first, b, d)
+        short = high - low <= self.lengthscale
+        if not bool(xp.any(short)):
+            return average
+        # by quadrature over the shorter; the average over the longer interval has kinks at its two ends
+        other_low, other_high = xp.where(first, c, a), xp.where(first, d, b)
+        cuts = [low, *(xp.minimum(xp.maximum(e, low), high) for e in (other_low, other_high)), high]
+
+        def inner(x: Array) -> Array:
+            return self.interval(x, other_low, other_high)[0]
+
+        pieces = [gauss_legendre(inner, cuts[i], cuts[i + 1]) for i in range(3)]
+        return xp.where(short, (pieces[0] + pieces[1] + pieces[2]) / (high - low), average)
 
 
 def column_lengthscale(kernel: Stationary, like: Array) -> Array:
@@ -65,46 +91,6 @@ def gauss_legendre(function: Callable[[Array], Array], a: Array, b: Array) -> Ar
     return (b - a) * namespace(a).sum(weights * function(a + (b - a) * nodes), axis=0)
 
 
-def overlap(a: Array, b: Array, c: Array, d: Array) -> Array:
-    """Return the length of the intersection of [a, b] and [c, d]."""
-    xp = namespace(a)
-    length = xp.minimum(b, d) - xp.maximum(a, c)
-    return xp.maximum(length, xp.zeros_like(length))
-
-
-def second_difference(h: Callable[[Array], Array], a: Array, b: Array, c: Array, d: Array) -> Array:
-    """Return h(|b - c|) - h(|a - c|) - h(|b - d|) + h(|a - d|)."""
-    xp = namespace(a)
-    return h(xp.abs(b - c)) - h(xp.abs(a - c)) - h(xp.abs(b - d)) + h(xp.abs(a - d))
-
-
-def short_by_quadrature(
-    profile: Profile, a: Array, b: Array, c: Array, d: Array, *, otherwise: Array
-) -> Array:
-    """Return the average over two intervals: by quadrature over the shorter where it is short.
-
-    Parameters
-    ----------
-    profile : the kernel k(t). a, b : the ends of the first interval, (..., D). c, d : those of the second.
-    otherwise : what is returned in columns where both are longer than the lengthscale, (..., D).
-    """
-    xp = namespace(a)
-    first = b - a <= d - c
-    low, high = xp.where(first, a, c), xp.where(first, b, d)
-    short = high - low <= profile.lengthscale
-    if not bool(xp.any(short)):
-        return otherwise
-    other_low, other_high = xp.where(first, c, a), xp.where(first, d, b)
-    # the average over the longer interval has kinks at its two ends
-    cuts = [low, *(xp.minimum(xp.maximum(e, low), high) for e in (other_low, other_high)), high]
-
-    def inner(x: Array) -> Array:
-        return profile.interval(x, other_low, other_high)[0]
-
-    pieces = [gauss_legendre(inner, cuts[i], cuts[i + 1]) for i in range(3)]
-    return xp.where(short, (pieces[0] + pieces[1] + pieces[2]) / (high - low), otherwise)
-
-
 def normal_interval(alpha: Array, beta: Array) -> Array:
     """Return Phi(beta) - Phi(alpha) for alpha <= beta, without loss in either tail."""
     xp, ndtr = namespace(alpha), special(alpha).ndtr
@@ -113,11 +99,11 @@ def normal_interval(alpha: Array, beta: Array) -> Array:
     return ndtr(high) - ndtr(low)
 
 
-class SquaredExponentialProfile:
+class SquaredExponentialProfile(Profile):
     """k(t) = exp(-t^2 / (2 lengthscale^2))."""
 
     def __init__(self, lengthscale: Array) -> None:
-        self.lengthscale = lengthscale
+        self.lengthscale, self.total = lengthscale, sqrt(pi / 2) * lengthscale
 
     def interval(self, x: Array, a: Array, b: Array) -> tuple[Array, Array]:
         xp = namespace(x)
@@ -137,17 +123,10 @@ class SquaredExponentialProfile:
         value = height * namespace(x).exp(-(x - mean) * step / 2)
         return value, -value * step
 
-    def two_intervals(self, a: Array, b: Array, c: Array, d: Array) -> Array:
-        xp, scale = namespace(a), self.lengthscale
-
-        def decaying(t: Array) -> Array:  # phi(t) - t Phi(-t)
-            t = t / scale
-            density = xp.exp(-(t**2) / 2) / sqrt(2 * pi)
-            return scale * density * (1 - sqrt(pi / 2) * t * special(t).erfcx(t / sqrt(2)))
-
-        inside = overlap(a, b, c, d) + second_difference(decaying, a, b, c, d)
-        average = sqrt(2 * pi) * scale * inside / ((b - a) * (d - c))
-        return short_by_quadrature(self, a, b, c, d, otherwise=average)
+    def decaying(self, t: Array) -> Array:
+        t = t / self.lengthscale
+        rest = 1 - sqrt(pi / 2) * t * special(t).erfcx(t / sqrt(2))
+        return self.lengthscale**2 * namespace(t).exp(-(t**2) / 2) * rest
 
 
 def squared_exponential_profile(kernel: SquaredExponential, like: Array) -> SquaredExponentialProfile:

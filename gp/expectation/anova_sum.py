@@ -15,6 +15,8 @@ at once; arrays (D, K, n) are kept coordinate first.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -166,24 +168,14 @@ class AnovaSums:
         return AnovaSums((self.parts[0].plus(trend), *self.parts[1:]))
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
-        return _total([part(u) for part in self.parts])
+        return reduce(add, [part(u) for part in self.parts])
 
     def gradient(self, u: np.ndarray) -> np.ndarray:
         """Gradients at points ``u`` (M, D), (M, D)."""
-        return _total([part.gradient(u) for part in self.parts])
+        return reduce(add, [part.gradient(u) for part in self.parts])
 
     def integrate(self, means: np.ndarray, variances: np.ndarray) -> DiagonalIntegrals:
         """Against K Gaussians with ``means`` (K, D) and diagonal covariances, ``variances`` (K, D)."""
         each = [part.integrate(means, variances) for part in self.parts]
-        return DiagonalIntegrals(
-            _total([one.values for one in each]),
-            _total([one.means for one in each]),
-            _total([one.variances for one in each]),
-        )
-
-
-def _total(terms: list[np.ndarray]) -> np.ndarray:
-    found = terms[0]
-    for term in terms[1:]:
-        found = found + term
-    return found
+        parts = zip(*((one.values, one.means, one.variances) for one in each), strict=True)
+        return DiagonalIntegrals(*(reduce(add, part) for part in parts))

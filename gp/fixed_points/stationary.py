@@ -4,7 +4,6 @@ With the gaps g_d = |x_d - y_d| of the pairs and b_d = sqrt(3) g_d / l_d, of var
 
     squared exponential    k = exp(-sum_d g_d^2 / (2 l_d^2)),     dk/dlog l_d = k g_d^2 / l_d^2
     Matern 3/2 by column   k = prod_d (1 + b_d) exp(-b_d),        dk/dlog l_d = k b_d^2 / (1 + b_d)
-    Matern 1/2 by column   k = exp(-sum_d g_d / l_d),             dk/dlog l_d = k g_d / l_d
 
 and the sums over coordinates are matrix-vector products. `products` has the derivatives of a squared
 exponential.
@@ -21,7 +20,7 @@ import numpy as np
 from gp.fixed_points.gram import Changes, Gram, gram_of, laid_out, of_gaps
 from gp.fixed_points.products import FixedSlopes, by_coordinate
 from gp.grams import covariance_with_pullback
-from gp.kernels import ByColumn, Columns, Mapped, Matern12, Matern32, SquaredExponential, Stationary, Tilted
+from gp.kernels import ByColumn, Columns, Mapped, Matern32, SquaredExponential, Stationary, Tilted
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Values
 
@@ -40,13 +39,12 @@ def _squared_exponential_gram(kernel: SquaredExponential, observed: Functional) 
 
 @gram_of.register
 def _by_column_gram(kernel: ByColumn, observed: Functional) -> Gram:
-    """Return the covariance of values under a product over columns of Matern 1/2 or 3/2 kernels."""
-    profile = {Matern12: _exponential, Matern32: _rough}.get(type(kernel.kernel))
+    """Return the covariance of values under a product over columns of Matern 3/2 kernels."""
 
     def at(x: np.ndarray, m: int) -> Gram | None:
-        if m or profile is None:
+        if m or type(kernel.kernel) is not Matern32:
             return None
-        gram = of_gaps(x, profile)
+        gram = of_gaps(x, _rough)
         return lambda changed: gram(changed.kernel)
 
     return laid_out(observed, at)
@@ -60,17 +58,6 @@ def _squared_exponential(squares: np.ndarray, kernel: Stationary) -> Any:
         lambda: np.exp((-0.5 * precision) @ squares),
         lambda weighted: squares @ weighted * precision,
         lambda: squares.sum(0)[None] * precision[:1] if one else squares * precision[:, None],
-        one,
-    )
-
-
-def _exponential(gaps: np.ndarray, kernel: Stationary) -> Any:
-    lengthscales, one = by_coordinate(kernel, len(gaps))
-    return _stationary(
-        kernel,
-        lambda: np.exp((-1 / lengthscales) @ gaps),
-        lambda weighted: gaps @ weighted / lengthscales,
-        lambda: gaps / lengthscales[:, None],
         one,
     )
 

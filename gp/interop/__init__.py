@@ -124,9 +124,7 @@ def as_botorch_model(posterior: Posterior | MarginalPosterior) -> PosteriorModel
     with needing():
         from gp.interop.botorch_model import PosteriorModel, as_tensors
 
-    if not hasattr(posterior, "posteriors"):
-        return PosteriorModel([as_tensors(posterior)], [1.0])
-    return PosteriorModel([as_tensors(each) for each in posterior.posteriors], posterior.weights)
+    return PosteriorModel(as_tensors(posterior))
 
 
 def as_kernel(kernel: Any) -> Kernel:

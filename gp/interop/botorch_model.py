@@ -12,11 +12,10 @@ and a marginalised posterior is the Gaussian with the mean and the covariance of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
-import numpy as np
 import torch
 from botorch.models.model import Model
 from botorch.posteriors.gpytorch import GPyTorchPosterior
@@ -27,52 +26,10 @@ from torch import Tensor
 from gp.embeddings.registry import in_kind_of
 from gp.integrals import Integrals
 from gp.linalg import FIRST_JITTER, LAST_JITTER, LEAST_SCALE, Factor, NotPositiveDefiniteError
+from gp.marginal import MarginalPosterior
 from gp.observations import Functional, Gradients, Observations, Values, covariance, require_same_kind
 from gp.posterior import Posterior
 from gp.rounding import SMALLEST_EIGENVALUE
-
-
-@dataclass(frozen=True, eq=False)
-class _AtPoints:
-    """A posterior in torch at points x (..., q, D)."""
-
-    posterior: Posterior
-    x: Tensor
-
-    @cached_property
-    def flat(self) -> Tensor:
-        """The points as one list."""
-        return self.x.reshape(-1, self.x.shape[-1])
-
-    @cached_property
-    def whitened(self) -> Tensor:
-        """H, (..., n, q)."""
-        cross = covariance(self.posterior.kernel, self.posterior.observations, Values(self.flat))
-        rows = self.posterior.factor.solve(cross).reshape(cross.shape[0], *self.x.shape[:-1])
-        return cast(Tensor, rows.movedim(0, -2))
-
-    @cached_property
-    def mean(self) -> Tensor:
-        """Means, (..., q)."""
-        prior = self.posterior.mean_function(self.flat).reshape(self.x.shape[:-1])
-        return cast(Tensor, prior + (self.whitened.mT @ self.posterior.whitened[:, None])[..., 0])
-
-    @property
-    def prior_variance(self) -> Tensor:
-        """Prior variances, (..., q)."""
-        return cast(Tensor, self.posterior.kernel.diagonal(self.flat).reshape(self.x.shape[:-1]))
-
-    def variance(self) -> Tensor:
-        """Variances, never negative, (..., q)."""
-        return (self.prior_variance - (self.whitened**2).sum(dim=-2)).clamp_min(0.0)
-
-    def covariance(self) -> Tensor:
-        """Covariances, (..., q, q)."""
-        kernel, batch = self.posterior.kernel, self.x.shape[:-2]
-        sets = self.x.reshape(-1, *self.x.shape[-2:])
-        prior = torch.vmap(lambda each: kernel(each, each))(sets) if batch else kernel(self.x, self.x)
-        q = self.x.shape[-2]
-        return cast(Tensor, prior.reshape(*batch, q, q) - self.whitened.mT @ self.whitened)
 
 
 class JointPosterior(GPyTorchPosterior):
@@ -82,24 +39,24 @@ class JointPosterior(GPyTorchPosterior):
     small variances are not raised.
     """
 
-    def __init__(self, parts: Sequence[Posterior], weights: Tensor, x: Tensor, noise: Tensor | None) -> None:
-        self._parts, self._weights, self._noise = [_AtPoints(each, x) for each in parts], weights, noise
-        self._mean = self._average([part.mean for part in self._parts])
+    def __init__(self, posterior: Posterior | MarginalPosterior, x: Tensor, noise: Tensor | None) -> None:
+        self._posterior, self._x, self._noise = posterior, x, noise
+        moments = posterior.mean_and_variance(x.reshape(-1, x.shape[-1]))
+        self._mean, self._variance = (part.reshape(x.shape[:-1]) for part in moments)
         self._device, self._dtype = x.device, x.dtype
         self._is_mt = False
-
-    def _average(self, values: list[Tensor]) -> Tensor:
-        return sum((w * value for w, value in zip(self._weights, values, strict=True)), 0.0 * values[0])
 
     @cached_property
     def distribution(self) -> MultivariateNormal:  # type: ignore[override]  # BoTorch only reads it
         """The joint distribution of the q points, as GPyTorch writes it."""
-        apart = [part.mean - self._mean for part in self._parts]
-        outer = [gap[..., :, None] * gap[..., None, :] for gap in apart]
-        matrix = self._average([p.covariance() + o for p, o in zip(self._parts, outer, strict=True)])
+        matrix, scale = torch.zeros(()), torch.zeros(())
+        for weight, part in zip(*_parts(self._posterior), strict=True):
+            mean, prior, covariance = _moments(part, self._x)
+            gap = mean - self._mean
+            matrix = matrix + weight * (covariance + gap[..., :, None] * gap[..., None, :])
+            scale = scale + weight * prior.detach()
         if self._noise is not None:
             matrix = matrix + torch.diag_embed(self._noise.expand(matrix.shape[:-1]))
-        scale = self._average([part.prior_variance.detach() for part in self._parts])
         lower = _cholesky(matrix, scale).expand(*self._mean.shape, matrix.shape[-1])
         return MultivariateNormal(self._mean, CholLinearOperator(TriangularLinearOperator(lower)))
 
@@ -111,10 +68,26 @@ class JointPosterior(GPyTorchPosterior):
     @property
     def variance(self) -> Tensor:
         """Variances, (batch x q x 1)."""
-        variance = self._average([part.variance() + (part.mean - self._mean) ** 2 for part in self._parts])
-        if self._noise is not None:
-            variance = variance + self._noise
+        variance = self._variance if self._noise is None else self._variance + self._noise
         return variance.expand(self._mean.shape)[..., None]
+
+
+def _parts(posterior: Posterior | MarginalPosterior) -> tuple[Sequence[float], Sequence[Posterior]]:
+    """The posteriors of a mixture, or the posterior itself, with their weights."""
+    if isinstance(posterior, MarginalPosterior):
+        return [float(weight) for weight in posterior.weights], posterior.posteriors
+    return [1.0], [posterior]
+
+
+def _moments(posterior: Posterior, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Means and prior variances (..., q), and covariances (..., q, q), at points x (..., q, D)."""
+    flat, kernel = x.reshape(-1, x.shape[-1]), posterior.kernel
+    cross = covariance(kernel, posterior.observations, Values(flat))
+    whitened = posterior.factor.solve(cross).reshape(-1, *x.shape[:-1]).movedim(0, -2)
+    mean = posterior.mean_function(flat).reshape(x.shape[:-1]) + whitened.mT @ posterior.whitened
+    prior = torch.vmap(lambda each: kernel(each, each))(x.reshape(-1, *x.shape[-2:]))
+    variance = kernel.diagonal(flat).reshape(x.shape[:-1])
+    return mean, variance, prior.reshape(*x.shape[:-1], x.shape[-2]) - whitened.mT @ whitened
 
 
 class PosteriorModel(Model):
@@ -122,14 +95,12 @@ class PosteriorModel(Model):
 
     Attributes
     ----------
-    parts : the posterior, in torch, or those of a mixture. weights : (J,), theirs, of sum 1.
+    given : the posterior, or the mixture of posteriors, in torch.
     """
 
-    def __init__(self, parts: Sequence[Posterior], weights: Sequence[float] | np.ndarray) -> None:
+    def __init__(self, given: Posterior | MarginalPosterior) -> None:
         super().__init__()
-        self.parts = tuple(parts)
-        like = self.parts[0].y
-        self.weights = torch.as_tensor(weights, dtype=like.dtype, device=like.device)
+        self.given = given
 
     @property
     def num_outputs(self) -> int:
@@ -144,12 +115,12 @@ class PosteriorModel(Model):
     @property
     def train_inputs(self) -> tuple[Tensor]:
         """The points that were observed, (n, D): a tuple of one, as in GPyTorch."""
-        return (self.parts[0].x,)
+        return (self.given.x,)
 
     @property
     def train_targets(self) -> Tensor:
         """The observations, (n,)."""
-        return cast(Tensor, self.parts[0].y)
+        return cast(Tensor, self.given.y)
 
     def posterior(
         self,
@@ -170,7 +141,7 @@ class PosteriorModel(Model):
         """
         if output_indices is not None:
             self.subset_output(output_indices)
-        known = self.parts[0].x
+        known = self.given.x
         if X.ndim < 2 or X.shape[-1] != known.shape[-1]:
             raise ValueError(
                 f"X has shape {tuple(X.shape)}: give (batch x q x {known.shape[-1]}), as the "
@@ -178,7 +149,7 @@ class PosteriorModel(Model):
             )
         require_same_kind("X", X, "the posterior's x", known)
         noise = None if observation_noise is False else self._noise(observation_noise)
-        posterior = JointPosterior(self.parts, self.weights, X, noise)
+        posterior = JointPosterior(self.given, X, noise)
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
     def subset_output(self, idcs: list[int]) -> PosteriorModel:
@@ -191,16 +162,17 @@ class PosteriorModel(Model):
         """Return noise variances that broadcast with (batch x q)."""
         if isinstance(given, Tensor):
             return given[..., 0] if given.ndim else given
-        like = self.weights
-        each = [torch.as_tensor(p.noise, dtype=like.dtype, device=like.device) for p in self.parts]
-        return self.weights @ torch.stack([part.mean() if part.numel() else part.sum() for part in each])
+        noise = torch.as_tensor(self.given.noise, dtype=self.given.y.dtype, device=self.given.y.device)
+        return noise.mean() if noise.ndim else noise
 
 
-def as_tensors(posterior: Posterior) -> Posterior:
-    """Return the posterior in torch without factorising again, its data cut off from any autodiff graph.
+def as_tensors(posterior: Any) -> Any:
+    """Return the posterior, or the mixture of them, in torch, cut off from any autodiff graph.
 
-    NumPy arrays come to lie on the CPU, in their dtype; tensors stay where they are.
+    Nothing is factorised again. NumPy arrays come to lie on the CPU, in their dtype.
     """
+    if isinstance(posterior, MarginalPosterior):
+        return replace(posterior, posteriors=tuple(map(as_tensors, posterior.posteriors)))
     if not isinstance(posterior, Posterior):
         raise TypeError(
             f"posterior is a {type(posterior).__name__}: give a gp.Posterior or MarginalPosterior"

@@ -80,30 +80,27 @@ def require_weights(weights: Array) -> None:
         raise ValueError(f"weights sum to {total:.10g}: divide them by their sum")
 
 
-def full_covariance(name: str, given: Array) -> Array:
-    """Return symmetric matrices (..., D, D) from matrices that are checked to be symmetric up to rounding.
+def as_covariances(name: str, given: Array, shape: tuple[int, ...]) -> Array:
+    """Return covariances (..., D, D) from such, symmetric up to rounding, or from variances (..., D).
 
-    The result is the mean of the matrix and its transpose, so that gradients in it are symmetric.
+    The result is the mean of matrices and their transposes, so that gradients in it are symmetric.
+
+    Parameters
+    ----------
+    name : the argument's name, for messages. given : the matrices or variances. shape : (..., D).
     """
-    xp = namespace(given)
-    transposed = xp.matrix_transpose(given)
-    host = to_numpy(given)
+    xp, host = namespace(given), to_numpy(given)
+    if given.ndim == len(shape):
+        require_shape(name, given, shape)
+        if np.any(host <= 0):
+            raise ValueError(f"{name} has a variance of {host.min():.3g}: give positive variances")
+        return xp.eye(shape[-1], dtype=given.dtype, device=given.device) * given[..., None, :]
+    require_shape(name, given, (*shape, shape[-1]))
     gap = np.abs(host - np.swapaxes(host, -1, -2))
     root = np.sqrt(np.abs(np.diagonal(host, axis1=-2, axis2=-1)))
-    scale = root[..., :, None] * root[..., None, :]
-    if np.any(gap > np.sqrt(np.finfo(host.dtype).eps) * scale):
+    if np.any(gap > np.sqrt(np.finfo(host.dtype).eps) * root[..., :, None] * root[..., None, :]):
         raise ValueError(f"{name} is not symmetric (entries differ by up to {gap.max():.3g})")
-    return (given + transposed) / 2
-
-
-def diagonal_covariance(name: str, variances: Array) -> Array:
-    """Return diagonal matrices (..., D, D) from variances (..., D), checked to be positive."""
-    host = to_numpy(variances)
-    if np.any(host <= 0):
-        raise ValueError(f"{name} has a variance of {host.min():.3g}: give positive variances")
-    xp = namespace(variances)
-    eye = xp.eye(variances.shape[-1], dtype=variances.dtype, device=variances.device)
-    return eye * variances[..., None, :]
+    return (given + xp.matrix_transpose(given)) / 2
 
 
 def require_cube(u: Array, dimension: int) -> None:
@@ -112,6 +109,18 @@ def require_cube(u: Array, dimension: int) -> None:
     host = to_numpy(u)
     if not np.all((host >= 0) & (host <= 1)):
         raise ValueError(f"u has entries in [{host.min():.3g}, {host.max():.3g}]: give [0, 1]")
+
+
+def by_first(weights: Array, u: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Which of K parts by ``weights`` (K,) the first coordinate of u (n, D) chooses, and where in it, (n,).
+
+    Part k has the interval [c_(k-1), c_k) of cumulative weights.
+    """
+    shares = to_numpy(weights).astype(np.float64)
+    edges, first = np.cumsum(shares) / shares.sum(), to_numpy(u)[:, 0].astype(np.float64)
+    last = int(np.flatnonzero(shares)[-1])  # by rounding, 1 may lie beyond the last edge
+    index = np.minimum(np.searchsorted(edges, first, side="right"), last)
+    return index, np.clip((first - (edges - shares)[index]) / shares[index], 0.0, 1.0)
 
 
 def open_interval(u: Array) -> Array:

@@ -92,12 +92,7 @@ class Empirical:
         """Return points (n, D) chosen by the first column of u (n, D), by sorted first column."""
         checks.require_cube(u, self.dimension)
         order = np.argsort(to_numpy(self.points)[:, 0], kind="stable")
-        sorted_weights = to_numpy(self.weights).astype(np.float64)[order]
-        edges = np.cumsum(sorted_weights) / sorted_weights.sum()
-        first = to_numpy(u)[:, 0].astype(np.float64)
-        last = int(np.flatnonzero(sorted_weights)[-1])  # by rounding, 1 may lie beyond the last edge
-        index = order[np.minimum(np.searchsorted(edges, first, side="right"), last)]
-        return as_like(self.points, u)[index]
+        return as_like(self.points, u)[order[checks.by_first(to_numpy(self.weights)[order], u)[0]]]
 
     def marginal(self, columns: Sequence[int]) -> Empirical:
         return Empirical(self.points[:, list(columns)], self.weights)

@@ -50,13 +50,7 @@ class Gaussian:
     def __post_init__(self) -> None:
         mean, covariance = checks.common_arrays(mean=self.mean, covariance=self.covariance)
         checks.require_shape("mean", mean, ("D",))
-        dimension = mean.shape[0]
-        if covariance.ndim == 1:
-            checks.require_shape("covariance", covariance, (dimension,))
-            covariance = checks.diagonal_covariance("covariance", covariance)
-        else:
-            checks.require_shape("covariance", covariance, (dimension, dimension))
-            covariance = checks.full_covariance("covariance", covariance)
+        covariance = checks.as_covariances("covariance", covariance, tuple(mean.shape))
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "covariance", covariance)
         object.__setattr__(self, "factor", cholesky("covariance", covariance))

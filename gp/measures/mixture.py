@@ -61,15 +61,9 @@ class GaussianMixture:
             weights=self.weights, means=self.means, covariances=self.covariances
         )
         checks.require_shape("means", means, ("K", "D"))
-        count, dimension = means.shape
-        checks.require_shape("weights", weights, (count,))
+        checks.require_shape("weights", weights, (means.shape[0],))
         checks.require_weights(weights)
-        if covariances.ndim == 2:
-            checks.require_shape("covariances", covariances, (count, dimension))
-            covariances = checks.diagonal_covariance("covariances", covariances)
-        else:
-            checks.require_shape("covariances", covariances, (count, dimension, dimension))
-            covariances = checks.full_covariance("covariances", covariances)
+        covariances = checks.as_covariances("covariances", covariances, tuple(means.shape))
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "means", means)
         object.__setattr__(self, "covariances", covariances)
@@ -127,14 +121,8 @@ class GaussianMixture:
         """
         checks.require_cube(u, self.dimension)
         xp = namespace(u)
-        weights = to_numpy(self.weights).astype(np.float64)
-        edges = np.cumsum(weights) / weights.sum()
-        first = to_numpy(u)[:, 0].astype(np.float64)
-        last = int(np.flatnonzero(weights)[-1])  # by rounding, 1 may lie beyond the last edge
-        index = np.minimum(np.searchsorted(edges, first, side="right"), last)
-        inside = (first - (edges - weights)[index]) / weights[index]
-        first = as_like(np.clip(inside, 0.0, 1.0), u)
-        cube = xp.concat([first[:, None], u[:, 1:]], axis=1)
+        index, inside = checks.by_first(self.weights, u)
+        cube = xp.concat([as_like(inside, u)[:, None], u[:, 1:]], axis=1)
         return self._at(index, special(u).ndtri(checks.open_interval(cube)))
 
     def marginal(self, columns: Sequence[int]) -> GaussianMixture:
