@@ -18,6 +18,7 @@ integrated by Gauss-Legendre rules of 20 nodes, one for each part between kinks 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from math import pi, sqrt
 
@@ -36,17 +37,17 @@ class Profile:
     total: Array
     """kappa, (D,)."""
 
+    @abstractmethod
     def interval(self, x: Array, a: Array, b: Array) -> tuple[Array, Array]:
         """Return the average over [a, b] of k(x - y), and its derivative in x."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gaussian(self, x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
         """Return E k(x - Y), Y ~ N(mean, sd^2), and its derivative in x."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decaying(self, t: Array) -> Array:
         """Return h(t) for t >= 0."""
-        raise NotImplementedError
 
     def two_intervals(self, a: Array, b: Array, c: Array, d: Array) -> Array:
         """Return the average of k(x - y) over x in [a, b] and y in [c, d]."""

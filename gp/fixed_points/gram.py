@@ -5,7 +5,7 @@ Quantities that depend on the points alone (differences of pairs, inner products
     gram = gram_of(kernel, observed)
     matrix, pullback = gram(kernel)          # and again for kernels with other parameters
 
-The pull-back is that of `gp.kernels.base.Pullback`, for values and derivatives of f. A
+The pull-back is that of :meth:`gp.kernels.base.PulledBack.with_pullback`, for values and derivatives of f. A
 kernel class without a function of its own here computes its covariance anew each time; such a function is
 registered by ``@gram_of.register``. Where a kernel has few parameters its pull-back is a `Changes`, which
 also gives products of the derivatives with vectors, from which a search computes the curvature of the

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from botorch.models.model import Model
@@ -26,10 +26,12 @@ from torch import Tensor
 from gp.embeddings.registry import in_kind_of
 from gp.integrals import Integrals
 from gp.linalg import FIRST_JITTER, LAST_JITTER, LEAST_SCALE, Factor, NotPositiveDefiniteError
-from gp.marginal import MarginalPosterior
 from gp.observations import Functional, Gradients, Observations, Values, covariance, require_same_kind
 from gp.posterior import Posterior
 from gp.rounding import SMALLEST_EIGENVALUE
+
+if TYPE_CHECKING:
+    from gp.marginal import MarginalPosterior
 
 
 class JointPosterior(GPyTorchPosterior):
@@ -74,7 +76,7 @@ class JointPosterior(GPyTorchPosterior):
 
 def _parts(posterior: Posterior | MarginalPosterior) -> tuple[Sequence[float], Sequence[Posterior]]:
     """The posteriors of a mixture, or the posterior itself, with their weights."""
-    if isinstance(posterior, MarginalPosterior):
+    if not isinstance(posterior, Posterior):
         return [float(weight) for weight in posterior.weights], posterior.posteriors
     return [1.0], [posterior]
 
@@ -171,7 +173,7 @@ def as_tensors(posterior: Any) -> Any:
 
     Nothing is factorised again. NumPy arrays come to lie on the CPU, in their dtype.
     """
-    if isinstance(posterior, MarginalPosterior):
+    if hasattr(posterior, "posteriors"):
         return replace(posterior, posteriors=tuple(map(as_tensors, posterior.posteriors)))
     if not isinstance(posterior, Posterior):
         raise TypeError(

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["lengthscale", "variance", "noise", "period", "shape", "location"]
 Pullback: TypeAlias = Callable[[Array], Array]
-"""From symmetric weights W (n, n) the gradient (P,) of sum_ij W_ij k(x_i, x_j) in the P entries of all
-parameters, those that are positive on the log scale. NumPy only. A kernel may have a method ``with_pullback``
-that returns k(x, x) and its pull-back at points x (n, D); others have those of `gp.fixed_points` or torch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +118,17 @@ class Kernel(Protocol):
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
         """Return a copy with other values, in the order and the shapes of :meth:`parameters`."""
+
+
+class PulledBack(Kernel, Protocol):
+    """A kernel with a pull-back of its own. Others have those of `gp.fixed_points`, or those by torch."""
+
+    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
+        """Return k(x, x), (n, n), and its pull-back.
+
+        The pull-back takes symmetric weights W (n, n) to the gradient (P,) of sum_ij W_ij k(x_i, x_j) in the
+        P entries of all parameters, those that are positive taken on the log scale. NumPy only.
+        """
 
 
 @runtime_checkable
