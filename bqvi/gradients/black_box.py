@@ -353,6 +353,15 @@ def differentiable(values: torch.Tensor) -> torch.Tensor:
     return values
 
 
+def require_still(model: object) -> None:
+    """Raise TypeError for a log joint that contains its E step, which is for one Gaussian q."""
+    if is_moving(model):
+        raise TypeError(
+            f"model is a {type(model).__name__}, whose log joint moves with q and takes one Gaussian; for a "
+            "GaussianMixture give the log joint with z summed out"
+        )
+
+
 def cost(model: Any, batch: Batch, samples: int) -> int:
     """Evaluations of one step: per datum, or of the log joint for a model without data.
 

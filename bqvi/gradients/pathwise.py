@@ -13,6 +13,17 @@ the mean is unbiased and has a smaller variance for smooth integrands. Its point
 errors are from R independent randomisations (Owen 1997; L'Ecuyer and Lemieux 2000), designs of L / R points
 each, with R - 1 degrees of freedom (a 95 % interval at R = 4 is +- 3.2 of it). R small designs average smooth
 integrands less well than one large one; antithetic-orthogonal frames lose nothing at L = 2 D R.
+
+The index of a draw's component of a mixture is not differentiable in the weights, but an expectation is
+linear in them, E_q = sum_k w_k E_k, so L draws are taken in *every* component: the derivative in w_k is the
+mean value in component k (Roeder, Wu and Duvenaud 2017 on mixtures, here with weights that are optimised
+too). The treatments of the entropy are then
+
+    sticking-the-landing   ln q(theta) with its parameters held, while w_k and theta move; the score that is
+                           dropped has mean zero under the whole of q, not within a component. Where q is the
+                           posterior, f - ln q is constant and sum_k dw_k = 0: the variance is zero
+    analytic               a mixture's entropy has no closed form: 128 antithetic pairs in each component of q
+                           alone, which cost no evaluation of f
 """
 
 from __future__ import annotations
@@ -22,6 +33,7 @@ from functools import partial
 from typing import Annotated, Any, TypeGuard
 
 import numpy as np
+import torch
 
 from bqvi.arguments import AtLeast, Checked, Such, one_of
 from bqvi.arrays import add
@@ -29,18 +41,20 @@ from bqvi.families import DiagonalGaussian, Gaussian, GaussianMixture
 from bqvi.families.family import Distribution
 from bqvi.gradients.amortised import LocalBound, local_gradient, pathwise_terms, require_plain
 from bqvi.gradients.black_box import (
+    TorchPosterior,
     by_strategy,
     cost,
     differentiable,
     log_joint_with_terms,
     reference_tensor,
+    require_still,
     torch_posterior,
 )
 from bqvi.gradients.designs import AntitheticOrthogonal, Independent, NodeRule, Sobol
 from bqvi.gradients.evaluations import evaluate_at_draws, is_as_stated
 from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.settings import MIXTURE
 from bqvi.gradients.standard_errors import of_mean, with_sampling
-from bqvi.gradients.stratified import stratified_gradient
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.log_joint import LogJoint
 from gp.checks import require_integer
@@ -104,31 +118,41 @@ class Pathwise(Checked):
             return local_gradient(model, q, batch, rng, self.samples, self.local_bound(model))
         if is_as_stated(model) and _is_gaussian(q) and isinstance(q.mean, np.ndarray):
             return self._in_closed_form(model, q, batch, rng)
+        mixture = isinstance(q, GaussianMixture)
+        if mixture:
+            require_still(model)
         posterior = torch_posterior(q, reference_tensor(model, batch.rows))
-        if isinstance(q, GaussianMixture):
-            return stratified_gradient(self, model, posterior, batch, rng)
         theta = self._draw(posterior.q, rng)
         terms, of_data = log_joint_with_terms(model, q, batch)(theta)
         terms = differentiable(terms)
         if self.entropy != "analytic":
             measured = posterior.q if self.entropy == "sampled" else posterior.stopped
             terms = terms - measured.log_prob(theta)
+        draws = len(terms)
+        if mixture:  # the sums over components
+            strata = (self.samples, q.n_components, -1)
+            terms = (posterior.q.weights @ terms.reshape(strata))[:, 0]
+            of_data = None if of_data is None else posterior.q.weights @ of_data.reshape(strata)
+        objective, entropy = terms.mean(), None
+        if self.entropy == "analytic":
+            entropy = _entropy_terms(posterior, rng) if mixture else posterior.q.entropy
+            objective = objective + entropy.mean()
         errors, of_rows = None, None if batch.combination is None else of_data
         if self.errors and of_rows is None:
-            drawn = posterior.each(self.independent(terms))
+            independent = self.independent(terms)
+            errors = of_mean(posterior.each(independent))
+            if mixture and entropy is not None:
+                errors = tuple(map(np.hypot, errors, of_mean(posterior.each(entropy))))
             rows = None if of_data is None else self.independent(of_data)
             each = None if rows is None else lambda some: posterior.each(rows[some].mean(0))
-            errors = with_sampling(of_mean(drawn), each, len(drawn[0]), batch)
-        objective = terms.mean()
-        if self.entropy == "analytic":
-            objective = objective + posterior.q.entropy
+            errors = with_sampling(errors, each, len(independent), batch)
         data = None if of_rows is None else posterior.each(of_rows.mean(0))
         values = posterior.gradient(objective)
         return Gradient(
             values if data is None else by_strategy(values, data, batch),
             natural=False,
-            n_evaluations=cost(model, batch, self.samples),
-            samples=self.samples,
+            n_evaluations=cost(model, batch, draws),
+            samples=draws,
             bound=float(objective.detach()),
             standard_error=errors,
         )
@@ -179,6 +203,14 @@ class Pathwise(Checked):
         return np.concatenate([design.nodes(each, dimension, rng) for _ in range(self.randomisations)])
 
     def _draw(self, q: Distribution, rng: np.random.Generator) -> Any:
+        """Draws (L, ...); of a mixture of K components (L K, D), the draws of one design after the other."""
+        if isinstance(q, GaussianMixture):
+            if self.noise is None:
+                noise = rng.standard_normal((self.samples, *q.means.shape))
+            else:
+                each = [self.drawn_noise(self.noise, q.dimension, rng) for _ in range(q.n_components)]
+                noise = np.stack(each, 1)
+            return q.strata(noise).reshape(-1, q.dimension)
         if self.noise is None:
             return q.rsample(self.samples, rng)
         if not _is_gaussian(q):
@@ -189,3 +221,14 @@ class Pathwise(Checked):
 def _is_gaussian(q: object) -> TypeGuard[Gaussian | DiagonalGaussian]:
     """Whether q is one Gaussian over R^D."""
     return isinstance(q, Gaussian | DiagonalGaussian) and q.mean.ndim == 1
+
+
+def _entropy_terms(posterior: TorchPosterior, rng: np.random.Generator) -> torch.Tensor:
+    """Independent estimates of a mixture's -E[ln q], (n,), whose gradients in u are those of the entropy.
+
+    Each estimate is from an antithetic pair in every component; the score of ln q, of mean zero, is left out.
+    """
+    q: GaussianMixture = posterior.q
+    half = rng.standard_normal((MIXTURE.entropy_pairs, *q.means.shape))
+    logs: torch.Tensor = posterior.stopped.log_prob(q.strata(np.concatenate([half, -half]))) @ q.weights
+    return -0.5 * logs.reshape(2, -1).sum(0)

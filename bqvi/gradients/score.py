@@ -37,11 +37,11 @@ from bqvi.gradients.black_box import (
     cost,
     log_joint_with_terms,
     reference_tensor,
+    require_still,
     torch_posterior,
 )
 from bqvi.gradients.gradient import Batch, Gradient, local_step
 from bqvi.gradients.standard_errors import of_mean, with_sampling
-from bqvi.gradients.stratified import require_still
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
 from gp.arrays import Array, to_numpy

@@ -133,10 +133,10 @@ class DesignSettings:
 
 @dataclass(frozen=True)
 class MixtureSettings:
-    """Constants for q a mixture (`stratified`)."""
+    """Constants for q a mixture (`pathwise`)."""
 
     entropy_pairs: int = 128
-    """Antithetic pairs of each component for an entropy that has no closed form (`stratified`)."""
+    """Antithetic pairs of each component for an entropy that has no closed form (`pathwise`)."""
 
 
 @dataclass(frozen=True)

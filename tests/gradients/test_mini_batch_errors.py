@@ -165,6 +165,17 @@ def test_a_strategy_sums_the_gradients_of_the_rows_by_quadrature(process):
     assert_allclose(distinct(found.values), exact(others), atol=0.02 * np.abs(exact(others)).max())
 
 
+@pytest.mark.parametrize("entropy", ["analytic", "sampled", "sticking-the-landing"])
+def test_a_strategy_sums_the_gradients_of_the_rows_of_a_mixture(entropy):
+    """Rows summed with other weights than the mini-batch's: the gradient with those, of the same draws."""
+    others, estimator = np.random.default_rng(7).uniform(0.0, 2.0, len(X)), Pathwise(4, entropy)
+    batch = Batch(DATA, len(X), np.ones(len(X)), Combination(lambda terms: others @ terms))
+    found = estimator(MODEL, MIXTURE, batch, np.random.default_rng(8))
+    right = estimator(MODEL, MIXTURE, Batch(DATA, len(X), others), np.random.default_rng(8))
+    for one, other in zip(found.values, right.values, strict=True):
+        assert_allclose(one, other, rtol=1e-10, atol=1e-10)
+
+
 def test_intervals_of_quadrature_on_mini_batches_hold_the_closed_form():
     """95 % intervals over 200 mini-batches of 45, the 9 entries together: a share below .88 or above .99 has
     a probability below 1e-3 (entries are dependent; as of 50 independent ones). For mean squares see

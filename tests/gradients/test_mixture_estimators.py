@@ -87,9 +87,10 @@ def test_unbiased(name, full):
         Pathwise(20, errors=True),
         Pathwise(20, "sampled", errors=True),
         Pathwise(20, "sticking-the-landing", errors=True),
+        Pathwise(32, "sampled", Sobol(), errors=True),
         Score(100, errors=True),
     ],
-    ids=["pathwise", "sampled", "sticking the landing", "score"],
+    ids=["pathwise", "sampled", "sticking the landing", "Sobol", "score"],
 )
 def test_standard_errors_are_the_spread(estimator):
     """Mean squares over 120 runs: a sample variance is then within a factor 2, except once in 1e6."""
@@ -140,7 +141,6 @@ def test_what_is_impossible_is_refused():
     wide = GaussianMixture(np.full(2, 0.5), np.zeros((2, 3)), np.ones((2, 3)))
     refused = [
         (Score(5, entropy="analytic"), {}, "no closed form"),
-        (Pathwise(8, noise=Sobol(), errors=True), {}, "leave noise out"),
         (ImportanceQuadrature(5), {}, "ImportanceQuadrature does not take"),
         (BayesianQuadrature(), {}, "BayesianQuadrature does not take"),
         (IWAE(5), {}, "IWAE does not take"),
