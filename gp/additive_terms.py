@@ -14,18 +14,24 @@ are correlated given the data.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from gp.kernels.composite import Sum
+from gp.marginal import MarginalPosterior
 from gp.means import Zero
 from gp.posterior import Posterior
 
 
-def components(posterior: Posterior) -> tuple[Posterior, ...]:
+def components(posterior: Posterior | MarginalPosterior) -> tuple[Any, ...]:
     """Return the terms of the posterior's kernel in their order; one, if it is not a sum.
 
     Each is a posterior whose mean, covariances, draws and integrals are those of the term; ``kernel`` is its
-    kernel. The observations, their evidence and their residuals are those of the sum.
+    kernel. The observations, their evidence and their residuals are those of the sum. Of a mixture over
+    hyperparameters each is such a mixture.
     """
+    if isinstance(posterior, MarginalPosterior):
+        terms_of_each = zip(*map(components, posterior.posteriors), strict=True)
+        return tuple(replace(posterior, posteriors=terms) for terms in terms_of_each)
     kernel = posterior.kernel
     terms = kernel.terms if isinstance(kernel, Sum) else (kernel,)
     return tuple(replace(posterior, kernel=term, mean_function=Zero()) for term in terms)

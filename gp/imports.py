@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gp.suggestions import did_you_mean
+from gp.suggestions import all_suggesting, did_you_mean
 
 _EXTRAS = {
     "arviz": ("h5netcdf", "h5py", "xarray"),
@@ -66,6 +66,7 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
         if origin != package:
             with needing():
                 found = getattr(importlib.import_module(origin), name)
+            all_suggesting({name: found})
             setattr(module, name, found)
             return found
         if not name.startswith("_"):

@@ -164,7 +164,9 @@ def _starts(objective: InUnits, n_starts: int, rng: np.random.Generator) -> list
         grid.append(psi)
     grid = ranked(grid)
     if "period" in kinds:
-        grid = [*_scanned(objective, grid[0]), *grid]
+        scaled = kinds == "lengthscale"
+        longest = max(grid, key=lambda psi: psi[scaled].sum())  # periods show as far as values are related
+        grid = [*_scanned(objective, longest), *grid]
     while len(starts) < n_starts:
         starts += grid[:1]
         grid = grid[1:]

@@ -11,8 +11,14 @@ from typing import Any, TypeVar
 _C = TypeVar("_C", bound=Callable[..., Any])
 
 _ELSEWHERE = {
-    "lower": "lb lower_bound lower_bounds bounds",
-    "upper": "ub upper_bound upper_bounds bounds",
+    "lower": "lb low lower_bound lower_bounds bounds",
+    "upper": "ub high upper_bound upper_bounds bounds",
+    "lengthscale": "l ls ell length_scale length_scales scale",
+    "variance": "outputscale output_scale constant_value amplitude sigma_f noise_level signal_variance",
+    "period": "p periodicity period_length",
+    "mean": "mu loc",
+    "covariance": "cov covariance_matrix sigma",
+    "size": "batch_size minibatch_size n_rows",
     "plausible_lower": "plb plausible_bounds",
     "plausible_upper": "pub plausible_bounds",
     "start": "x0 init initvals theta0",
@@ -30,6 +36,7 @@ _ELSEWHERE = {
     "minibatch": "batch_size minibatch_size",
     "schedule=bqvi.Adam(0.01)": "lr learning_rate optimizer step_size obj_optimizer",
     "rate": "lr learning_rate step_size",
+    "scale": "lr learning_rate step_size",
     "tolerance": "tol atol dlogz precision_criterion",
     "seed": "random_state random_seed rng rng_key",
     "progress": "verbose progressbar show_progress print_progress",
@@ -42,6 +49,9 @@ _ELSEWHERE = {
     "names are the keys of a dict of bounds or priors": "names param_names parameter_names labels var_names",
     "its number stands beside the function: bqvi.Design(cheap=(function, evaluations))": "cheap_budget",
     "it is one of bqvi.vbmc, bqvi.evidence_bounds and bqvi.models.LogJoint": "log_likelihood prior",
+    "a kernel of some columns is gp.kernels.Columns(kernel, (0, 2))": "active_dims",
+    "lengthscales that are not given are one for each column": "ard ard_num_dims input_dim",
+    "the order is in the name: gp.kernels.Matern12, Matern32 and Matern52": "nu",
     "truths are of plots: found.posterior.plot(truth=...)": "truths",
     "each option is an argument of its own, such as budget or seed": "options options_path",
     "VBMC has a function of its own: bqvi.vbmc(log_joint, ...)": "vbmc",
@@ -91,14 +101,23 @@ def require_known(callee: str, given: Iterable[str], known: Sequence[str], ways:
 def suggesting(called: _C) -> _C:
     """A function, or a class, whose error about an unknown keyword suggests an argument."""
     function: Any = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
-    known = tuple(inspect.signature(called).parameters)
 
     @functools.wraps(function)
     def found(*args: Any, **kwargs: Any) -> Any:
-        require_known(called.__name__, kwargs, known, {})
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            require_known(called.__name__, kwargs, tuple(inspect.signature(called).parameters), {})
+            raise
 
     if isinstance(called, type):
         called.__init__ = found  # type: ignore[misc]
         return called
     return found  # type: ignore[return-value]
+
+
+def all_suggesting(names: Mapping[str, Any]) -> None:
+    """`suggesting` for each class with an ``__init__`` of its own among the ``names`` of a module."""
+    for one in names.values():
+        if isinstance(one, type) and "__init__" in vars(one) and not getattr(one, "_is_protocol", False):
+            suggesting(one)

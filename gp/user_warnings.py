@@ -19,7 +19,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     message : the warning. category : its class.
     """
     frame, level = inspect.currentframe(), 1
-    while frame is not None and _module(frame.f_globals).split(".")[0] in (*_OURS, *_BETWEEN):
+    while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] in (*_OURS, *_BETWEEN):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 
@@ -28,7 +28,3 @@ def warn_user_of_each(messages: Iterable[str]) -> None:
     """Raise a `warn_user` for each of the messages."""
     for message in messages:
         warn_user(message)
-
-
-def _module(names: dict[str, object]) -> str:
-    return str(names.get("__name__", ""))

@@ -39,9 +39,11 @@ from acquisition.minibatch.saga import Saga
 from acquisition.minibatch.strategy import Learning, Selection, Strategy
 from acquisition.minibatch.svrg import Svrg
 from acquisition.minibatch.uniform import Reshuffled, Uniform
+from gp.suggestions import all_suggesting
 
 __all__ = [
     "Balanced", "Features", "GPControlVariate", "Herding", "HorvitzThompson", "Learning", "MaxVariance",
     "QuadratureWeighted", "Reshuffled", "Saga", "Selection", "SequentialBQ", "Strategy", "Svrg", "Uniform",
     "UpperConfidence", "affine_in_labels", "signed", "standardised",
 ]  # fmt: skip
+all_suggesting(globals())

@@ -45,7 +45,7 @@ from bqvi.calls.returned import (
     parted,
     reasons_of,
     refused,
-    require_log_prior,
+    require_logarithm,
     together,
     values_of,
     weighted,
@@ -131,8 +131,8 @@ class Caller:
         ledger : the ledger in which each evaluation is entered as it returns.
         budget : the budget that is checked before each call.
         first : whether no evaluation has succeeded before: then a function that raises at every
-            point is an error of the function, a prior that is a density is one, and a log density whose
-            values look like those of a density, or are in single precision, is reported.
+            point is an error of the function, and a log density whose values look like those of a density,
+            or are in single precision, is reported.
         watched : whether the derivative of a function of torch that leaves it on the way is compared with
             values near the first point, which count. Engines that keep their evaluations compare these
             (:func:`bqvi.calls.gradient_check.require_consistent`).
@@ -151,8 +151,8 @@ class Caller:
         workers = self.run.executor is not None or self.run.n_jobs > 1
         try:
             if len(points):
-                if first and self.function.range.beside is not None:
-                    require_log_prior(self.function, self.coordinates, batch.theta[0])
+                if ledger.outputs is None and self.function.range.beside is not None:
+                    require_logarithm(self.function, self.coordinates, batch.theta)
                 with users_threads() if workers else ledger.threads():
                     self._call(batch, budget, workers, watched)
         except EvaluationError as error:

@@ -52,7 +52,8 @@ class Range:
     counts_as : the value of a point without one, if it is no log density.
     everywhere : the reason why a value is needed at each point, and advice, for messages; "" where points
         without a value are allowed, or the user has excluded them by ``errors="raise"``.
-    beside : the log prior (n,) at theta (n, P), which values have beside what the user's function returned.
+    beside : the log density (n,) at theta (n, P), of the prior or of a measure, which values have beside what
+        the user's function returned; it is refused where it is no logarithm.
     prior : what tells this prior from others.
     """
 

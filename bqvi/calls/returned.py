@@ -345,28 +345,30 @@ def _in_single(values: np.ndarray, title: str) -> str:
     )
 
 
-def require_log_prior(function: Function, coordinates: Coordinates | None, theta: np.ndarray) -> None:
-    """Raise EvaluationError where the user's function for the log prior is a density.
+def require_logarithm(function: Function, coordinates: Coordinates | None, theta: np.ndarray) -> None:
+    """Raise EvaluationError where the user's function for a log density beside the values is a density.
 
-    It is positive at theta (P,), and nearly 0 far from there along all parameters without a bound, where the
-    logarithm of a density is negative. With bounds on all of them it cannot be told. An exception that the
-    function raises so far out says nothing.
+    It is positive at one of theta (n, P), and nearly 0 far from there along all parameters without a bound,
+    where the logarithm of a density is negative. With bounds on all of them it cannot be told. An exception
+    that the function raises so far out says nothing.
     """
-    beside, step = function.range.beside, 1e6 * (1.0 + np.abs(theta))
+    beside, start = function.range.beside, theta[0]
     ends = (-np.inf, np.inf) if coordinates is None else (coordinates.lower, coordinates.upper)
-    away = [np.where(np.isinf(end), theta + np.sign(end) * step, theta) for end in ends]
-    away = [point for point in away if (point != theta).any()]
+    step = 1e6 * (1.0 + np.abs(start))
+    away = [np.where(np.isinf(end), start + np.sign(end) * step, start) for end in ends]
+    away = [point for point in away if (point != start).any()]
     if beside is None or not away:
         return
-    logs = np.zeros(1)
+    points, logs = np.stack([*theta, *away]), np.zeros(len(theta))
+    name, given = ("prior", points) if function.log_weight is None else ("log_density", function.many(points))
     with suppress(Exception), np.errstate(all="ignore"):
-        logs = beside(np.stack([theta, *away]))
-    here, far = logs[0], logs[1:]
-    if here > 0.0 and ((far >= 0.0) & (far <= 1e-3 * here)).all():
+        logs = to_numpy(beside(given)).reshape(-1)
+    far, at = logs[len(theta) :], int(np.argmax(logs[: len(theta)]))
+    if logs[at] > 0.0 and ((far >= 0.0) & (far <= 1e-3 * logs[at])).all():
         raise EvaluationError(
-            f"prior is a density: it is {here:.4g} at {function.place(theta)}, and {far[0]:.4g} at "
+            f"{name} is a density: it is {logs[at]:.4g} at {function.place(theta[at])}, and {far[0]:.4g} at "
             f"{function.place(away[0])}; it must return the logarithm, as .logpdf does in the place of .pdf",
-            theta,
+            theta[at],
         )
 
 

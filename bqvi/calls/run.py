@@ -13,7 +13,6 @@ from bqvi.calls.target_model import CALLED, TargetModel
 from gp.arrays import shown
 from gp.checks import require_integer
 from gp.files import unwritable
-from gp.suggestions import suggesting
 
 
 class Maps(Protocol):
@@ -69,7 +68,6 @@ def _require_path(name: str, checkpoint: object) -> None:
         )
 
 
-@suggesting
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run(Checked):
     """How a run is carried out: where calls are made, for how long, and what is shown and written meanwhile.
@@ -175,7 +173,6 @@ _CHEAP = Such(
 )
 
 
-@suggesting
 @dataclass(frozen=True, kw_only=True)
 class Design(Checked):
     """Where a run evaluates the user's function: `bqvi.vbmc` and `bqvi.integrate` take one as ``design``.

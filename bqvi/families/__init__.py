@@ -9,9 +9,11 @@ from bqvi.families.gaussian_mixture import GaussianMixture
 from bqvi.families.matrix_normal_inverse_wishart import MatrixNormalInverseWishart
 from bqvi.families.point_mass import Flat, Point, PointMass
 from bqvi.families.product import Product
+from gp.suggestions import all_suggesting
 
 __all__ = [
     "Concentration", "DiagonalGaussian", "Dirichlet", "Distribution", "ExponentialFamily", "FamilyOrPoint",
     "Flat", "Gamma", "Gaussian", "GaussianMixture", "MatrixNormalInverseWishart", "Point", "PointMass",
     "Product",
 ]  # fmt: skip
+all_suggesting(globals())

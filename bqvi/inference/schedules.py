@@ -15,7 +15,6 @@ import numpy as np
 from bqvi.arguments import Above, AtLeast, Checked, Such
 from bqvi.arrays import Values, like, namespace, scale
 from gp.arrays import Array, is_torch
-from gp.suggestions import suggesting
 
 
 @runtime_checkable
@@ -132,7 +131,6 @@ class RobbinsMonro(StepSizes):
         return float(self.scale * (t + self.tau) ** -self.kappa)
 
 
-@suggesting
 @dataclass(frozen=True)
 class Adam(Checked):
     """Adam (Kingma and Ba 2015), ascending, with an optional Robbins-Monro decay of the rate.

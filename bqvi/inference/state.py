@@ -23,7 +23,6 @@ from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJointModel
 from gp.arrays import shown
 from gp.checks import require_integer
-from gp.suggestions import suggesting
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,6 @@ def _require_metrics(argument: str, metrics: object) -> None:
             raise TypeError(f"metrics[{name!r}] is {metric!r}; it must be a function of q")
 
 
-@suggesting
 @dataclass(frozen=True)
 class Record(Checked):
     """What `bqvi.fit` records in its trace, and when.

@@ -248,7 +248,8 @@ class VariationalAutoencoder:
 
     def _bounds(self, q: Product, x: Data, samples: int, rng: np.random.Generator) -> np.ndarray:
         if self._random is not None:  # one draw of theta for all rows and all draws of z
-            q = _drawn(q, self.decoder_posterior(q), rng)
+            drawn = {**q.factors, **self.decoder_posterior(q)}.items()
+            q = Product({name: Point(part.rsample(1, rng)[0]) for name, part in drawn})
         size = max(1, _DRAWS // samples)
         return np.concatenate([self._bound(q, rows, samples, rng) for rows in self._blocks(x, size)])
 
@@ -326,11 +327,6 @@ def _factors(q: Product, network: str) -> dict[str, Any]:
 def _places(q: Product, network: str) -> Mapping[str, Tensor]:
     """The means of a network's parameters, by name."""
     return {name: part.mean for name, part in _factors(q, network).items()}
-
-
-def _drawn(q: Product, theta: Mapping[str, Any], rng: np.random.Generator) -> Product:
-    """Points at draws of all parameters, weights from ``theta``."""
-    return Product({name: Point(part.rsample(1, rng)[0]) for name, part in {**q.factors, **theta}.items()})
 
 
 def _likelihood(given: str | Likelihood) -> Likelihood:

@@ -21,7 +21,6 @@ from bqvi.models.known_covariance import KnownCovariance
 from bqvi.models.mixing import DirichletWeights, Sticks
 from bqvi.models.normal_components import GaussianComponents
 from gp.checks import require_one_of
-from gp.suggestions import suggesting
 
 
 def gaussian_components(
@@ -54,7 +53,6 @@ def gaussian_components(
 _UNKNOWN = ("prior_mean", "prior_strength", "prior_scale", "prior_dof", "flat")
 
 
-@suggesting
 class GaussianMixture(Mixture):
     """Mixture of Gaussians; data (N, D).
 

@@ -42,13 +42,11 @@ from bqvi.models.mixture import ExpectedLogJoint
 from bqvi.models.sequences import SequenceLayout, Sequences
 from gp.arrays import Array, shown, to_numpy
 from gp.checks import require_integer, require_nonnegative, require_numbers
-from gp.suggestions import suggesting
 
 _LEAST = 1e-300
 """The least positive concentration: psi(b), about -1 / b, is finite."""
 
 
-@suggesting
 class HiddenMarkovModel:
     """Hidden Markov model; data are `Sequences`, a list of arrays (T_n,) or (T_n, D), or one array.
 

@@ -40,12 +40,10 @@ from bqvi.models.document_step import (
 from bqvi.models.settings import CENTRES, TOPIC_STARTS
 from gp.arrays import Array
 from gp.checks import Seed, positive_vector, require_integer, require_one_of
-from gp.suggestions import suggesting
 
 _LEARNT = ("symmetric", "asymmetric")
 
 
-@suggesting
 class LatentDirichletAllocation:
     """Topics of documents; data are whole counts (N, V), dense or SciPy sparse.
 

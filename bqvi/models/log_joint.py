@@ -26,7 +26,6 @@ from bqvi.priors import BOUNDS, UNIT_QUANTILE, posed
 from gp.arrays import Array, as_like, is_torch, shown, to_numpy
 from gp.checks import require_integer, require_numbers
 from gp.imports import needing
-from gp.suggestions import suggesting
 
 VALUES_ONLY = (
     "this LogJoint has values only; give it gradient=..., or use a method that needs none: 'bq' or 'score'"
@@ -63,7 +62,6 @@ def is_moving(model: object) -> bool:
     return callable(getattr(model, "at", None))
 
 
-@suggesting
 class LogJoint:
     """A log joint density given as a function; and a function itself, of NumPy arrays or tensors.
 

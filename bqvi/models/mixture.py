@@ -112,7 +112,8 @@ class MixtureSums:
 
 def mixture_pass(x: Data, affine: AffineLogJoint, weights: Array | None = None) -> MixtureSums:
     """Responsibilities of all rows of ``x`` (N, D), summed up; weights (N,) default to one."""
-    if _is_for_torch(x):
+    # a tensor that NumPy cannot read where it is: on a device, or of a type of numbers that NumPy lacks
+    if is_torch(x) and (x.device.type != "cpu" or str(x.dtype) == "torch.bfloat16"):
         with users_threads():
             return _torch_pass(x, affine, weights)
     if is_sparse(x):
@@ -121,11 +122,6 @@ def mixture_pass(x: Data, affine: AffineLogJoint, weights: Array | None = None) 
     part = None if weights is None else to_numpy(weights)
     with single_threaded() if len(x) >= _THREADED_ROWS else nullcontext():
         return _dense_pass(to_numpy(x), affine, part)
-
-
-def _is_for_torch(x: Data) -> bool:
-    """A tensor that NumPy cannot read where it is: on a device, or of a type of numbers that NumPy lacks."""
-    return is_torch(x) and (x.device.type != "cpu" or str(x.dtype) == "torch.bfloat16")
 
 
 def blocks(n: int, n_components: int) -> Iterator[slice]:

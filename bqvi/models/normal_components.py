@@ -153,7 +153,8 @@ class GaussianComponents:
         return AffineLogJoint(slope, log_weights + offset, origin, self.covariance.lift(len(origin)))
 
     def each(self, q: Any) -> tuple[np.ndarray, np.ndarray]:
-        means, covariances = self.covariance.each(*_family(q).unpacked(q.mean))
+        family = q.family if isinstance(q, PointMass | Flat) else q
+        means, covariances = self.covariance.each(*family.unpacked(q.mean))
         return means + self.centre, covariances
 
     def statistics(
@@ -185,10 +186,6 @@ class GaussianComponents:
     def start(self, data: Data, n_components: int, begin: Start) -> Any:
         """From clusters; under a flat prior a proper one is used in its stead."""
         return start_from_clusters(replace(self, flat=False), filled(data), n_components, begin)
-
-
-def _family(q: FamilyOrPoint) -> Any:
-    return q.family if isinstance(q, PointMass | Flat) else q
 
 
 _COLLAPSED = (

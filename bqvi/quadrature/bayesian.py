@@ -41,7 +41,6 @@ from bqvi.quadrature.integral import (
     described,
     moments,
     number,
-    with_doubt,
     with_failures,
 )
 from bqvi.quadrature.integrand_process import IntegrandProcess
@@ -478,12 +477,10 @@ class BayesianRun:
 
     def result(self, state: IntegrationState, reason: str) -> Integral:
         require_nodes(state)
-        function = self.caller.function
         found = self._integral(state if state.estimated else self._with_estimate(state), state, reason)
         if self.tolerance is not None and reason in ("budget", "seconds"):
             found = replace(found, converged=False, checks=("The tolerance was not reached.", *found.checks))
-        found = with_failures(found, state.failures, function.place)
-        return found if function.logarithmic else with_doubt(found, state.values)
+        return with_failures(found, state.failures, self.caller.function.place)
 
     def _integral(self, state: IntegrationState, saved: IntegrationState, reason: str) -> Integral:
         """The integral of a state with an estimate of all nodes; ``saved`` is that of the checkpoint."""

@@ -74,7 +74,7 @@ from scipy.special import chdtri
 
 from bqvi.importance import PARETO, Proposal, covering, normalised, pareto_shape, resampled
 from bqvi.quadrature.ensemble import Ensemble
-from bqvi.quadrature.monte_carlo import SampleMean, average, of_constants
+from bqvi.quadrature.monte_carlo import SampleMean, average
 from bqvi.quadrature.nodes import whitened_cross
 from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.settings import CREDIBILITY, DESIGN, REFUTATION, TAILS
@@ -370,9 +370,8 @@ def combined(
     values : (n, o), values of f at the nodes in units of the process. sobol : (n,), which nodes are from the
         Sobol sequence.
     """
-    # for a constant function the values less their mean are 0, and the unit is their size
-    unseen = of_constants(np.where(values == 0, 1.0, values)) * judgement.constant
-    further = unseen**2 + judgement.excess
+    # the unit of values that are all the same is their size: see `of_constants`
+    further = (judgement.constant / (len(values) + 2.0)) ** 2 + judgement.excess
     covariance = judgement.inflation**2 * covariance + np.diag(further)
     alone = judgement.credible or judgement.constant.all() or (judgement.grows and judgement.predicts)
     if alone or np.sum(sobol) < 2:

@@ -169,17 +169,17 @@ _DEEP = 50.0
 """The range of values, all negative, that look like a log density's: 22 decades of the density."""
 
 
-def with_doubt(found: Integral, values: np.ndarray) -> Integral:
-    """The result with a warning where the values (n, o) of f look like those of a log density."""
+def _doubts(function: Function, values: np.ndarray) -> tuple[str, ...]:
+    """A warning, which is also raised, where the values (n, o) of f look like those of a log density."""
     low, high = float(values.min()), float(values.max())
-    if values.shape[1] > 1 or not low + _DEEP < high < 0.0:
-        return found
+    if function.logarithmic or values.shape[1] > 1 or not low + _DEEP < high < 0.0:
+        return ()
     message = (
         f"All values are negative, from {low:.4g} to {high:.4g}, as those of a log density are: if f is one, "
         "the integral of its exponential is wanted, with log=True."
     )
     warn_user(message)
-    return replace(found, warnings=(*found.warnings, message))
+    return (message,)
 
 
 def described(
@@ -202,6 +202,7 @@ def described(
     shape, averaged, why = verdict(in_units(function, returned[drawn])[0], weights)
     values, like = returned[:, 0] if returned.shape[1] == 1 else returned, function.like
     usual = {"converged": averaged, "checks": (why,) if why else ()}
+    rest["warnings"] = (*rest.get("warnings", ()), *_doubts(function, returned))
     return Integral(
         nodes=as_like(x, like) if is_torch(like) else x,
         values=as_like(values, like) if is_torch(like) else values,

@@ -42,6 +42,7 @@ _ELSEWHERE = (
     "the integral over a region without bounds is that of f / p against a measure with a density p, such as "
     "gp.measures.Gaussian(mean, covariance): give that measure, and f / p as f"
 )
+_OF_POINTS = Such(callable, "a function of points")
 _CRITERION = Such(lambda given: isinstance(given, Criterion), "a criterion of acquisition.pointwise")
 _BQ, _BAYESIAN, _QMC = of("bq"), of("bq", "wsabi-l", "wsabi-m"), of("qmc")
 _Gradient: TypeAlias = Annotated[
@@ -77,7 +78,7 @@ def integrate(
     vectorised: bool = True,
     gradient: _Gradient = None,
     noise_sd: Annotated[float | str | Callable[[Array], Array] | None, _BQ, _NOISE_OF_F] = None,
-    log_density: Callable[[Array], Array] | None = None,
+    log_density: Annotated[Callable[[Array], Array] | None, _OF_POINTS] = None,
     design: Annotated[Design | None, _BAYESIAN] = None,
     tolerance: Annotated[float | None, Above(0.0), _BAYESIAN] = None,
     replicates: Annotated[int, AtLeast(LEAST_REPLICATES), _QMC] = 8,
@@ -168,8 +169,11 @@ def integrate(
                 "near its posterior, or give the model plausible_lower and plausible_upper; bqvi.vbmc(model) "
                 "finds the posterior, and its evidence, by itself"
             )
-        measure = _within(*f.box(None, None)) if measure is None else measure
-        log_density = None if isinstance(measure, str) else _lebesgue
+        if measure is None:  # with two standard deviations to either side in the box
+            low, high = f.box(None, None)
+            measure = Gaussian(0.5 * (low + high), np.diag((0.25 * (high - low)) ** 2))
+        # of a density of 1, against which a log joint integrates to the evidence
+        log_density = None if isinstance(measure, str) else lambda x: np.zeros(len(x))
         called = f.function()
         f, log, vectorised = called.value, True, called.vectorised
     if measure is None and not (lower is None and upper is None):
@@ -189,7 +193,7 @@ def integrate(
         f, gradient, vectorised, noise_sd,
         log_weight=None if log_density is None else _log_ratio(log_density, measure),
         like=measure.parameters()[0], errors=errors,
-        range=_LOGARITHMS if log else VALUES if method in _UNWARPED else _WARPED,
+        range=replace(_LOGARITHMS if log else VALUES if method in _UNWARPED else _WARPED, beside=log_density),
     )  # fmt: skip
     if not callable(noise_sd):  # the process has the noise then, not each value
         function = replace(function, noise_sd=None)
@@ -261,16 +265,6 @@ def _box(bounds: dict[str, Any]) -> Uniform:
 def _last(resume: object, settings: Mapping[str, Any]) -> Any:
     """The state at which an earlier run with the same ``settings`` ended."""
     return resumed(resume, DOOR, bayesian.RECORDS | sampling.RECORDS, settings).state
-
-
-def _within(low: np.ndarray, high: np.ndarray) -> Gaussian:
-    """The Gaussian whose two standard deviations to either side are the box (P,), (P,)."""
-    return Gaussian(0.5 * (low + high), np.diag((0.25 * (high - low)) ** 2))
-
-
-def _lebesgue(x: Array) -> np.ndarray:
-    """The logarithm of the density 1, against which a log joint integrates to the evidence."""
-    return np.zeros(len(x))
 
 
 def _log_ratio(log_density: Callable[[Array], Array], measure: Measure) -> Callable[[Array], Array]:

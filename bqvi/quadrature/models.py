@@ -43,6 +43,9 @@ from bqvi.quadrature.surrogate import CandidateProcess, StandardData
 from gp.embeddings import kernel_products
 from gp.triangular import lapack
 
+_ROUNDING = 1e-13
+"""The standard deviation of values over their size up to which they are the same."""
+
 
 @dataclass(frozen=True)
 class Direct:
@@ -62,7 +65,8 @@ class Direct:
         # noise by; logarithms, whose shift may have no exponential, have no noise
         if values.any() and (noisy or state.noise_variance is not None):
             relative, variance = _noise(problem, state, float(unit[0]) * float(np.exp(shift)))
-        data = StandardData(state.u, (values - centre) / unit, slopes, relative, variance, noisy)
+        centred = np.where(values.std(axis=0) > _ROUNDING * np.abs(values).max(axis=0), values - centre, 0.0)
+        data = StandardData(state.u, centred / unit, slopes, relative, variance, noisy)
         return data, centre, unit
 
     def moments(self, member: CandidateProcess) -> tuple[np.ndarray, np.ndarray]:
@@ -89,7 +93,7 @@ def _spread(values: np.ndarray, shared: bool) -> np.ndarray:
     """Standard deviations of the outputs, or their sizes where these are 0; one for all if ``shared``."""
     sizes = np.abs(values).max(axis=0)
     spread = values.std(axis=0)
-    spread = np.where(spread > 1e-13 * sizes, spread, np.maximum(sizes, 1e-300))
+    spread = np.where(spread > _ROUNDING * sizes, spread, np.maximum(sizes, 1e-300))
     return np.full_like(spread, spread.max()) if shared else spread
 
 

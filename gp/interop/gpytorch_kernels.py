@@ -76,10 +76,6 @@ def _on_all_columns(kernel: Any) -> Kernel:
     return converter(kernel)
 
 
-def _scale(kernel: Any) -> Kernel:
-    return scaled(_on_all_columns(kernel.base_kernel), values_of(kernel.outputscale))
-
-
 _CONVERTERS: dict[type, Converter] = {
     RBFKernel: lambda k: SquaredExponential(values_of(k.lengthscale)),
     MaternKernel: lambda k: _MATERN[k.nu](values_of(k.lengthscale)),
@@ -87,7 +83,7 @@ _CONVERTERS: dict[type, Converter] = {
     PeriodicKernel: lambda k: Periodic(np.sqrt(values_of(k.lengthscale)), values_of(k.period_length)),
     LinearKernel: lambda k: Linear(values_of(k.variance)),
     ConstantKernel: lambda k: Constant(values_of(k.constant)),
-    ScaleKernel: _scale,
+    ScaleKernel: lambda k: scaled(_on_all_columns(k.base_kernel), values_of(k.outputscale)),
     AdditiveKernel: lambda k: reduce(add, map(converted, k.kernels)),
     ProductKernel: lambda k: reduce(mul, map(converted, k.kernels)),
 }

@@ -21,6 +21,7 @@ from gp.kernels.stationary import (
     Stationary,
 )
 from gp.kernels.white import White
+from gp.suggestions import all_suggesting
 
 RBF = SquaredExponential
 """The usual short name of :class:`SquaredExponential`."""
@@ -31,3 +32,4 @@ __all__ = [
     "Parameter", "Periodic", "Product", "QuadraticTrend", "RationalQuadratic", "SquaredExponential",
     "Stationary", "Sum", "Tilted", "White", "pack", "scaled", "unpack",
 ]  # fmt: skip
+all_suggesting(globals())

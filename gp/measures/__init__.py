@@ -5,8 +5,10 @@ from gp.measures.empirical import Empirical, EmpiricalParameters
 from gp.measures.gaussian import Gaussian, GaussianParameters
 from gp.measures.mixture import GaussianMixture, MixtureParameters
 from gp.measures.uniform import Uniform, UniformParameters
+from gp.suggestions import all_suggesting
 
 __all__ = [
     "AffineMap", "Empirical", "EmpiricalParameters", "Gaussian", "GaussianMixture", "GaussianParameters",
     "Measure", "MixtureParameters", "Seed", "Standardised", "Uniform", "UniformParameters",
 ]  # fmt: skip
+all_suggesting(globals())

@@ -11,7 +11,7 @@ import bqvi
 from bqvi.calls.function import LOG_JOINT
 from bqvi.calls.returned import doubts, not_logarithms
 from bqvi.models import LogJoint
-from gp.measures import Gaussian
+from gp.measures import Gaussian, Uniform
 
 BOX = {"plausible_lower": [-1.0, -1.0], "plausible_upper": [1.0, 1.0]}
 
@@ -65,6 +65,7 @@ def test_quadratics_with_random_constants_are_log_joints():
 
 
 NORMAL = scipy.stats.norm()
+HERE = bqvi.families.Gaussian(np.zeros(2), np.eye(2))
 SMALL = {"plausible_lower": [-1.0, -1.0], "plausible_upper": [1.0, 1.0], "budget": 8}
 
 
@@ -99,9 +100,9 @@ def test_single_precision_is_known_from_values_of_its_digits_that_are_large():
     assert not doubts(LOG_JOINT, of_small, of_small[:, None])  # errors of a millionth
 
 
-def as_log_joint(prior, **given):
+def as_log_joint(prior, method="bq", start_from="k-means++", **given):
     model = LogJoint(log_likelihood=lambda x: -(x**2).sum(1), prior=prior, dimension=2, **given)
-    return bqvi.fit(model, method="bq", budget=8, seed=0)
+    return bqvi.fit(model, method=method, budget=8, start_from=start_from, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +116,9 @@ def as_log_joint(prior, **given):
         ),
         lambda: as_log_joint(lambda t: NORMAL.pdf(t).prod(1), gradient=None),
         lambda: as_log_joint(lambda t: torch.exp(-0.5 * t**2).prod(1)),
+        lambda: as_log_joint(lambda t: torch.exp(-0.5 * t**2).prod(1), method="pathwise"),
+        lambda: as_log_joint(lambda t: torch.exp(-0.5 * t**2).prod(1), method="iwae", start_from=HERE),
+        lambda: as_log_joint(lambda t: NORMAL.pdf(t).prod(1), method="score", gradient=None),
         lambda: bqvi.evidence_bounds(
             log_likelihood=lambda t: t.sum(1), prior=lambda t: NORMAL.pdf(t).prod(1),
             proposal=Gaussian(np.zeros(2), np.eye(2)), budget=400,
@@ -124,6 +128,25 @@ def as_log_joint(prior, **given):
 def test_a_prior_that_returns_a_density_is_refused_before_the_likelihood_is_called(call):
     with pytest.raises(bqvi.RunError, match=r"prior is a density: it is .* at x0 = ", check=no_evaluation):
         call()
+
+
+@pytest.mark.parametrize("method", ["monte-carlo", "qmc", "bq", "wsabi-l"])
+@pytest.mark.parametrize(
+    ("measure", "density"),
+    [
+        (Gaussian(np.zeros(1), np.eye(1)), scipy.stats.norm(0.6, 0.2).pdf),
+        (Gaussian(np.zeros(2), np.eye(2)), lambda x: scipy.stats.t(3).pdf(x).prod(1)),
+        (Uniform([0.0], [1.0]), scipy.stats.beta(2, 3).pdf),
+        (Gaussian(torch.zeros(1).double(), torch.eye(1).double()), lambda x: torch.exp(-0.5 * x[:, 0] ** 2)),
+    ],
+)
+def test_a_density_beside_an_integrand_is_refused_and_its_logarithm_taken(measure, density, method):
+    given = {"measure": measure, "budget": 64, "method": method, "seed": 0}
+    with pytest.raises(bqvi.RunError, match=r"log_density is a density: it is .* at x0", check=no_evaluation):
+        bqvi.integrate(lambda x: 1.0 / 0.0, log_density=density, **given)
+    logarithm = torch.log if isinstance(measure.parameters()[0], torch.Tensor) else np.log
+    found = bqvi.integrate(lambda x: abs(x[:, 0]), log_density=lambda x: logarithm(density(x)), **given)
+    assert found.n_evaluations == 64
 
 
 def no_evaluation(error):

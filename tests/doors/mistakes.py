@@ -13,6 +13,7 @@ import numpy as np
 import scipy.stats
 import torch
 
+import acquisition
 import bqvi
 import bqvi.sklearn
 import gp
@@ -124,6 +125,27 @@ KEYWORDS: list[Row] = [
     ("alpha of gp.fit", lambda: gp.fit(ROWS, ROWS[:, 0], alpha=0.1), ("alpha", "it takes noise")),
     ("K of a mixture", lambda: GaussianMixture(K=2), ("K is no argument", "its arguments are n_components")),
     ("num_iter of Emukit", integrate(num_iter=50), ("num_iter", "it takes budget")),
+    (
+        "length_scale",
+        lambda: gp.kernels.RBF(length_scale=2.0),
+        ("SquaredExponential", "it takes lengthscale"),
+    ),
+    ("a kernel's keyword, misspelt", lambda: gp.kernels.Matern52(varaince=2.0), ("it takes variance",)),
+    ("outputscale", lambda: gp.kernels.RationalQuadratic(outputscale=2.0), ("it takes variance",)),
+    ("periodicity", lambda: gp.kernels.Periodic(periodicity=12.0), ("it takes period",)),
+    ("nu", lambda: gp.kernels.Matern32(nu=1.5), ("the order is in the name", "Matern52")),
+    ("active_dims", lambda: gp.kernels.RBF(active_dims=[0]), ("gp.kernels.Columns(",)),
+    ("ARD", lambda: gp.kernels.RBF(ARD=True), ("one for each column",)),
+    (
+        "mu and cov of a measure",
+        lambda: Gaussian(cov=1.0, mu=0.0),
+        ("cov is no argument", "it takes covariance"),
+    ),
+    ("low of a box", lambda: gp.measures.Uniform(low=0.0, upper=1.0), ("it takes lower",)),
+    ("loc of a family", lambda: bqvi.families.Gaussian(loc=0.0, covariance=1.0), ("it takes mean",)),
+    ("batch_size of a strategy", lambda: acquisition.minibatch.Uniform(batch_size=3), ("it takes size",)),
+    ("num_samples of an estimator", lambda: bqvi.gradients.Pathwise(num_samples=3), ("it takes samples",)),
+    ("sigma of a process", lambda: gp.GaussianProcess(gp.kernels.RBF(1.0), sigma=0.1), ("it takes noise",)),
     ("n_restarts of gp.fit", lambda: gp.fit(ROWS, ROWS[:, 0], n_restarts=3), ("n_restarts", "n_starts")),
 ]
 
@@ -199,6 +221,12 @@ FUNCTIONS: list[Row] = [
         vbmc(None, log_likelihood=never, prior=scipy.stats.multivariate_normal([0.0, 0.0]).pdf, **BOX),
         ("prior is", "a density", "as .logpdf"),
     ),
+    (
+        "a density that f is weighted by",
+        integrate(never, NEAR, log_density=integrand),
+        ("log_density is a density",),
+    ),
+    ("a density as a distribution", integrate(never, NEAR, log_density=scipy.stats.norm(0, 1)), (".logpdf",)),
     (
         "a log likelihood's density",
         vbmc(None, log_likelihood=scipy.stats.norm(0, 1).pdf),

@@ -44,6 +44,21 @@ def test_the_means_add_up(posterior):
     np.testing.assert_allclose(total, posterior.mean(at), rtol=0, atol=1e-12)  # rounding of three sums
 
 
+def test_terms_of_a_mixture_over_hyperparameters_are_the_mixture_of_its_terms():
+    """The law of total variance over the members, written out."""
+    rng = np.random.default_rng(4)
+    x, at = rng.uniform(0, 6, (30, 1)), np.linspace(-1, 7, 5)[:, None]
+    y = np.sin(2 * x[:, 0]) + 0.5 * x[:, 0] + 0.1 * rng.normal(size=30)
+    mixture = gp.marginalise(gp.fit(x, y, SquaredExponential() + RationalQuadratic(), seed=0), 5, seed=0)
+    for term, found in enumerate(gp.components(mixture)):
+        parts = [gp.components(one)[term].mean_and_variance(at) for one in mixture.posteriors]
+        means, variances = (np.array(part) for part in zip(*parts, strict=True))
+        mean = mixture.weights @ means
+        np.testing.assert_allclose(found.mean(at), mean, atol=1e-12)
+        spread = mixture.weights @ (variances + (means - mean) ** 2)
+        np.testing.assert_allclose(found.variance(at), spread, rtol=1e-9)
+
+
 def test_a_kernel_that_is_no_sum_is_its_own_term():
     x = torch.linspace(0, 3, 7, dtype=torch.float64)[:, None]
     posterior = gp.GaussianProcess(SquaredExponential(), noise=0.1).condition(x, x[:, 0].sin())

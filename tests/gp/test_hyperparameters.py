@@ -451,6 +451,18 @@ def test_periods_are_scanned(period, n, seed):
     assert posterior.kernel.period == pytest.approx(period, rel=0.02)
 
 
+@pytest.mark.parametrize(("period", "n", "span", "seed"), [(3.1, 100, 28, 7), (2.2, 90, 24, 11)])
+def test_periods_of_waves_that_grow_are_scanned(period, n, span, seed):
+    """A periodic kernel times another: as high as from a start at the period; 21 to 77 nats were lost."""
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.uniform(0, span, (n, 1)), axis=0)
+    y = np.sin(2 * np.pi * x[:, 0] / period) * (1 + 0.06 * x[:, 0]) + 0.12 * x[:, 0]
+    y += 0.1 * rng.normal(size=n)
+    informed = gp.fit(x, y, Periodic(1.0, period) * SquaredExponential(float(span)))
+    posterior = gp.fit(x, y, Periodic() * SquaredExponential())
+    assert posterior.log_marginal_likelihood > informed.log_marginal_likelihood - 0.1
+
+
 def test_priors_end_what_the_evidence_would_not(data):
     x, y = data
     narrow = Priors(lengthscale=Plateau(0.5, 2.0, falloff=0.1))

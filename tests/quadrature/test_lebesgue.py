@@ -98,14 +98,15 @@ def test_booleans_are_the_indicator_of_a_set():
     assert found.mean == pytest.approx(2.0 * np.pi, abs=0.06)
 
 
-def test_the_values_of_a_log_density_are_doubted_unless_they_are_integrated_as_one():
+@pytest.mark.parametrize("method", ["bq", "qmc", "monte-carlo"])
+def test_the_values_of_a_log_density_are_doubted_unless_they_are_integrated_as_one(method):
     log_density = lambda x: -70.0 - 30.0 * (x[:, 0] - 0.2) ** 2  # noqa: E731
-    box = {"lower": -2.0, "upper": 2.0, "budget": 20, "seed": 4}
+    box = {"lower": -2.0, "upper": 2.0, "budget": 20, "seed": 4, "method": method}
     with pytest.warns(UserWarning, match=r"All values are negative, .* with log=True"):
         found = bqvi.integrate(log_density, **box)
     assert len(found.warnings) == 1
     right = -70.0 + 0.5 * np.log(np.pi / 30.0)
     found = bqvi.integrate(log_density, log=True, **box)
-    assert found.log_mean == pytest.approx(right, abs=1e-3)
+    assert found.log_mean == pytest.approx(right, abs=1e-3 if method == "bq" else 4.0 * found.log_sd)
     assert not found.warnings
     assert not bqvi.integrate(lambda x: -1.0 - x[:, 0] ** 2, **box).warnings
