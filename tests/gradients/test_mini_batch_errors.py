@@ -70,8 +70,10 @@ def gradients(estimator, q, strategy, repetitions, seed=2):
     ],
 )
 def test_mean_squares_are_the_variance_over_draws_and_data(estimator, q, strategy, least, most):
-    """200 repetitions: the ratio has a standard error of .1 for one entry, and of .04 to .06 for the sum."""
-    values, errors = gradients(estimator, q, strategy, 200)
+    """200 repetitions: the ratio has a standard error of .1 for one entry, and of .04 to .06 for the sum; 100
+    of the mixture, whose bounds are wider: .06 to .08.
+    """
+    values, errors = gradients(estimator, q, strategy, 100 if q is MIXTURE else 200)
     ratio = np.square(errors).mean(0).sum() / values.var(0, ddof=1).sum()
     assert least < ratio < most
     if strategy.size < 90:  # the draws alone have less

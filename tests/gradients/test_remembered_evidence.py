@@ -262,10 +262,10 @@ def test_noise_that_is_stated_too_small_is_a_reason_and_the_right_one_is_not(fac
     told = 0
     for seed in range(20):
         q, rng = laplace_of_logistic(), np.random.default_rng(seed)
-        memory = memory_of(logistic, around(q, 80, seed), with_gradients=seed % 2 == 0)
+        memory = memory_of(logistic, around(q, 50, seed), with_gradients=seed % 2 == 0)
         sd = math.exp(rng.uniform(math.log(0.05), math.log(0.3)))
         gradients = memory.gradients + factor * sd * rng.standard_normal(memory.gradients.shape)
-        values = memory.values + factor * sd * rng.standard_normal(80)
+        values = memory.values + factor * sd * rng.standard_normal(50)
         noise = np.full_like(memory.noise_variances, sd**2)
         memory = replace(memory, values=values, gradients=gradients, noise_variances=noise)
         told += bool(remembered_elbo(q, memory).understated)

@@ -96,16 +96,6 @@ def test_the_evidence_is_for_the_map_of_a_funnel(seed):
     assert with_ > without + 100.0
 
 
-@pytest.mark.parametrize("layout", [5, 7, 14, 15])
-def test_no_map_is_used_where_there_are_several_modes(layout):
-    """A step in a coordinate between the points of two modes makes gradients more affine."""
-    problem = hard_posteriors.three_gaussians(4, layout)
-    found = bqvi.vbmc(
-        problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=60, seed=layout
-    )
-    assert found.frame.scaling is None
-
-
 @pytest.mark.filterwarnings("error")
 def test_gradients_that_overflow_give_no_map_and_no_warning():
     problem = hard_posteriors.funnel(5)
@@ -132,12 +122,14 @@ def test_nothing_without_gradients_or_with_few_of_them():
 def test_a_funnel_takes_few_evaluations():
     """A closed form. Without the map ln Z was .5 to 4 off after 500 evaluations.
 
-    So are the centred schools after 600; `test_run` has them.
+    So are the centred schools after 600; `test_run` has them. The climb ends 23 nats above the log evidence,
+    in a neck without mass.
     """
     funnel = hard_posteriors.funnel(5)
     found = bqvi.vbmc(funnel.log_joint, **funnel.bounds(), gradient=funnel.gradient, budget=120, seed=1)
     assert found.converged
     assert abs(found.log_evidence - funnel.log_evidence) < 0.05
+    assert np.abs(found.trace["log_evidence"]).max() < 30.0
 
 
 def test_a_gentle_change_of_scale_in_nearly_all_coordinates_is_a_map():

@@ -49,13 +49,13 @@ def test_rosenbrock_from_values_and_from_gradients():
 def test_gradients_of_a_log_density_that_is_rougher_than_a_squared_exponential():
     """Logarithms of hyperbolic cosines in ten coordinates; their evidence is a product of sums on grids."""
     problem, errors = hard_posteriors.tilted(10), []
-    for seed in range(1, 4):
+    for seed in (1, 2):
         found = bqvi.vbmc(
             problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=120, seed=seed
         )
         errors.append(abs(found.log_evidence - problem.log_evidence))
         assert errors[-1] < found.log_evidence_sd
-    assert np.median(errors) < 0.005
+    assert max(errors) < 0.005
 
 
 def test_a_correlated_gaussian_in_many_dimensions_gets_a_frame_along_its_axes():

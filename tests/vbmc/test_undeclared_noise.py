@@ -136,13 +136,13 @@ def test_an_exact_function_that_is_steep_in_its_box_is_not_called_noisy(seed):
 
 
 def _reasons(factor, seed):
-    """Those of 90 values of a curved log density with noise of ``factor`` times the sd that is stated."""
+    """Those of 60 values of a curved log density with noise of ``factor`` times the sd that is stated."""
     rng = np.random.default_rng(seed)
     stated = np.exp(rng.uniform(np.log(0.05), np.log(0.3)))
-    x = 1.3 * rng.standard_normal((90, 2))
+    x = 1.3 * rng.standard_normal((60, 2))
     values = -0.5 * x[:, 0] ** 2 - 0.5 * (x[:, 1] + 0.3 * x[:, 0] ** 2) ** 2
-    values += stated * factor * rng.standard_normal(90)
-    made = Evaluations(x, values, None, np.full(90, stated**2), np.zeros(90, bool), ("",) * 90)
+    values += stated * factor * rng.standard_normal(60)
+    made = Evaluations(x, values, None, np.full(60, stated**2), np.zeros(60, bool), ("",) * 60)
     data = noise_shaped(x, values, None, made.noise_variance, 30.0)
     return understated(made, Surrogate.of(data, fit(data, None)[0]))
 
