@@ -54,11 +54,11 @@ def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
 
 
 def _of_integrate() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
-    from bqvi.quadrature import bayesian, credibility, ensemble, monte_carlo
+    from bqvi.quadrature import bayesian, credibility, ensemble, sampling
     from bqvi.quadrature.settings import SEARCH
 
     def _own(mean: Any, covariance: Any, judgement: Any, values: Any, _: Any) -> tuple[Any, Any]:
-        sizes = monte_carlo.of_constants(np.where(values == 0, 1.0, values)) * judgement.constant
+        sizes = sampling.of_constants(np.where(values == 0, 1.0, values)) * judgement.constant
         return mean, judgement.inflation**2 * covariance + np.diag(sizes**2 + judgement.excess)
 
     return {

@@ -76,7 +76,7 @@ def in_classes(doc: Docstring, first: str, rest: str) -> bool:
 
 def method_names():
     """What `bqvi.fit(method=...)` takes."""
-    return modules()["bqvi.inference.methods"].literals
+    return modules()["bqvi.inference.choices"].literals
 
 
 def in_a_formula(name, text):

@@ -104,7 +104,7 @@ class SelectionSettings:
 
 @dataclass(frozen=True)
 class CliffSettings:
-    """Values to which a log joint falls at once (:mod:`cliffs`)."""
+    """Values to which a log joint falls at once (:mod:`table`)."""
 
     shallowest: float = 15.0
     """The depth r at which a level may be a cliff, in nats beyond D / 2, the mean depth of a Gaussian's

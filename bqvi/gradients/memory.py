@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import EvaluationError, Evaluations
-from bqvi.calls.cliffs import below_a_cliff
 from bqvi.calls.faults import NONE_FAILED, Failures
-from bqvi.calls.table import Products, joined_products
+from bqvi.calls.table import Products, below_a_cliff, joined_products
 from bqvi.gradients.whitened import WhitenedFrame
 
 _GROWS: dict[str, Any] = {"grows": True}
@@ -96,7 +95,7 @@ class Memory:
 
     @property
     def below(self) -> np.ndarray:
-        """Which evaluations (m,) lie below a cliff (`bqvi.calls.cliffs`); known to copies."""
+        """Which evaluations (m,) lie below a cliff (`bqvi.calls.table`); known to copies."""
         if self.cliff is None or self.cliff[0] is not self.values:
             gradients = self.gradients if self.gradients.shape[1] else None
             rows = below_a_cliff(self.points, self.values, gradients, self.noise_variances[:, 0])

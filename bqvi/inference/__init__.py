@@ -1,4 +1,4 @@
-"""Variational inference: one loop (`loop`), and the choices that make a method of it (`methods`)."""
+"""Variational inference: one loop (`loop`), and the choices that make a method of it (`choices`)."""
 
 from bqvi.inference.data_parallel import AllReduced, DataParallel
 from bqvi.inference.fit import fit

@@ -18,8 +18,10 @@ from bqvi.gradients import BayesianQuadrature, Estimator
 from bqvi.inference import starting
 from bqvi.inference.beginning import searches
 from bqvi.inference.choices import (
+    METHODS,
     check_model,
     default_recorder,
+    defaults_for,
     estimator_of,
     problem_of,
     stop_of,
@@ -32,7 +34,6 @@ from bqvi.inference.data_parallel import require_same_end
 from bqvi.inference.fit_run import DOOR, FitRun, classes
 from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import Records, start
-from bqvi.inference.methods import METHODS, defaults_for
 from bqvi.inference.monitor import Monitor
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Schedule
@@ -89,7 +90,7 @@ def fit(
         stochastic methods default to random reshuffling with S = min(100, N). 'memoised' takes S alone,
         and visits each batch in turn; its default is a tenth of the data, at least 100. Of 'bq', which keeps
         evaluations of one log joint, only ``BayesianQuadrature(memory=0)`` takes mini-batches
-    schedule : the step sizes; default by method (`methods`)
+    schedule : the step sizes; default by method (`choices`)
     geometry : `Natural`, `Riemannian`, `Euclidean` or `TrustRegion`; default by method
     samples : L, draws of theta in each step, for the sampling methods; new evaluations in each step, for 'bq'
     family : of a Gaussian q: 'full', 'mean-field', or 'point' for MAP (EM, for a conjugate model)

@@ -35,10 +35,9 @@ from bqvi.calls import (
     Told,
     Unfinished,
 )
-from bqvi.calls.cliffs import nothing_above
 from bqvi.calls.function import AUTODIFF
 from bqvi.calls.gradient_check import require_consistent
-from bqvi.calls.table import matched, rows_of
+from bqvi.calls.table import matched, nothing_above, rows_of
 from bqvi.families import GaussianMixture
 from bqvi.gradients import BayesianQuadrature, RememberingEstimator
 from bqvi.gradients.evaluations import caller_of, differentiable, is_as_stated

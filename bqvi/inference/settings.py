@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DefaultSettings:
-    """Defaults where the caller gives no value (`choices`, `methods`)."""
+    """Defaults where the caller gives no value (`choices`, `choices`)."""
 
     minibatch: int = 100
     """Data in a mini-batch."""

@@ -38,13 +38,16 @@ from bqvi.quadrature.integral import (
     DOOR,
     EstimateRow,
     Integral,
+    as_wide,
     described,
+    in_units,
     moments,
     number,
+    shifted_back,
     with_failures,
+    with_zeros,
 )
 from bqvi.quadrature.integrand_process import IntegrandProcess
-from bqvi.quadrature.monte_carlo import as_wide, in_units, shifted_back, with_zeros
 from bqvi.quadrature.nodes import by_criterion, outermost, pool
 from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.rises import doubts, nodes_of_logarithms, unseen_modes

@@ -74,7 +74,6 @@ from scipy.special import chdtri
 
 from bqvi.importance import PARETO, Proposal, covering, normalised, pareto_shape, resampled
 from bqvi.quadrature.ensemble import Ensemble
-from bqvi.quadrature.monte_carlo import SampleMean, average
 from bqvi.quadrature.nodes import whitened_cross
 from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.settings import CREDIBILITY, DESIGN, REFUTATION, TAILS
@@ -381,6 +380,22 @@ def combined(
     shares = (other / np.maximum(own + other, 1e-300))[~judgement.constant]
     w = float(np.mean(shares)) * judgement.weight
     return w * mean + (1 - w) * plain.mean, w * covariance + (1 - w) * plain.covariance
+
+
+@dataclass(frozen=True, eq=False)
+class SampleMean:
+    """mean (o,) and covariance (o, o) of an estimate."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+def average(values: np.ndarray) -> SampleMean:
+    """Return the mean of independent values (n, o), n >= 2, and its covariance."""
+    n = len(values)
+    mean = values.mean(axis=0)
+    centred = values - mean
+    return SampleMean(mean, centred.T @ centred / (n - 1) / n)
 
 
 def drawn(values: np.ndarray, sobol: np.ndarray) -> SampleMean:

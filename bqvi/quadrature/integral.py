@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bqvi import notebook
-from bqvi.calls import Function
+from bqvi.calls import EvaluationError, Evaluations, Function
 from bqvi.calls.faults import Failures
 from bqvi.calls.returned import log_weights
 from bqvi.importance import effective_size, normalised
 from bqvi.quadrature.credibility import verdict
-from bqvi.quadrature.monte_carlo import in_units, shifted_back
 from bqvi.runs import Checkpoint, Trace
 from bqvi.runs.door_result import CheckedResult
 from gp.arrays import Array, as_like, is_torch
@@ -180,6 +179,68 @@ def _doubts(function: Function, values: np.ndarray) -> tuple[str, ...]:
     )
     warn_user(message)
     return (message,)
+
+
+_SMALLEST = 1e-120
+"""Values between this and its reciprocal have squares whose sums are floating-point numbers."""
+_EXPONENT = 300.0
+"""e^x is a floating-point number for |x| up to twice this."""
+
+
+def unlogged(logs: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return exp(logs - shift), (n, o), and the shift that makes the largest value 1."""
+    shift = float(np.max(logs, initial=-np.inf))
+    shift = shift if np.isfinite(shift) else 0.0
+    return np.exp(logs - shift), shift
+
+
+def in_units(function: Function, returned: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return values f e^-shift (n, o) and the shift, from the values that the function returned.
+
+    Of values of f the shift is 0 unless squares would over- or underflow.
+    """
+    if function.logarithmic:
+        return unlogged(returned)
+    largest = float(np.max(np.abs(returned), initial=0.0))
+    if largest == 0 or _SMALLEST < largest < 1 / _SMALLEST:
+        return returned, 0.0
+    return returned / largest, float(np.log(largest))
+
+
+def shifted_back(values: np.ndarray, shift: float) -> np.ndarray:
+    """Return values e^shift; infinite where that is beyond the range of numbers, and 0 where it is below."""
+    if abs(shift) <= _EXPONENT:
+        return np.exp(shift) * values
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.sign(values) * np.exp(np.log(np.abs(values)) + shift)
+
+
+def with_zeros(function: Function, made: Evaluations) -> Evaluations:
+    """Return evaluations in which f is zero where it failed, unless ``function.errors`` is "raise"."""
+    return made if function.errors == "raise" else replace(made, failed=np.zeros(len(made), dtype=bool))
+
+
+def as_wide(values: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return values (n, o) of f at some nodes and (m, o) at others, with as many outputs each.
+
+    One column of zeros, for nodes that all failed and count as zero, is extended to the number of outputs.
+
+    Raises
+    ------
+    EvaluationError
+        f returned another number of outputs than before.
+    """
+    outputs = max(values.shape[1], more.shape[1])
+    found = []
+    for part in (values, more):
+        nothing = part.shape[1] == 1 and not (np.isfinite(part) & (part != 0.0)).any()
+        if part.shape[1] != outputs and not nothing:
+            raise EvaluationError(
+                f"the integrand returned {more.shape[1]} numbers for a point, and {values.shape[1]} before; "
+                "it must return as many everywhere"
+            )
+        found.append(part if part.shape[1] == outputs else np.repeat(part, outputs, axis=1))
+    return found[0], found[1]
 
 
 def described(

@@ -21,8 +21,7 @@ from bqvi.quadrature import bayesian, sampling
 from bqvi.quadrature.bayesian import BayesianRun, standardised
 from bqvi.quadrature.integral import DOOR, Integral
 from bqvi.quadrature.models import Direct, Warped
-from bqvi.quadrature.monte_carlo import LEAST_REPLICATES
-from bqvi.quadrature.sampling import SamplingRun
+from bqvi.quadrature.sampling import LEAST_REPLICATES, SamplingRun
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.state import IntegrationProblem
 from bqvi.runs import Ended, Steps, door, resumed

@@ -1,4 +1,23 @@
-"""Sampling as a run: all nodes are known at the beginning, and one step evaluates them."""
+"""Simple Monte Carlo, importance sampling, and quasi-Monte Carlo (thesis Eqs 7.10, 7.11, 7.19 and 7.20).
+
+    Z = (1/n) sum_i f(x_i),   x_i ~ p          sd(Z)^2 = Var(f) / n,
+    Z = (1/n) sum_i w_i f(x_i),   x_i ~ q,   w = p/q,
+
+with Var(f) = sum_i (f(x_i) - Z)^2 / (n - 1) (7.19 with the square that its print lacks). The second is
+the first for the integrand f p/q, and is computed as such. The effective sample size (sum w)^2 / sum w^2
+(Kong 1992) is approximately the number of draws from p itself with the same variance.
+
+Quasi-Monte Carlo averages over the first n points of one scrambled Sobol sequence. Owen's scrambling makes
+every point uniform and keeps the net, so the average of f is unbiased (Owen 1997). Its error is estimated
+from the spread of the averages over R successive blocks of the sequence, each of which is a net as well:
+
+    Z = (1/n) sum_i f(x_i),   sd(Z)^2 = sum_r (Z_r - Z)^2 / (R (R - 1)).
+
+Errors of blocks cancel in part, so that it is about right where f is rough, and too large where it is smooth.
+The spread has R - 1 degrees of freedom: the variance is multiplied by that of Student's t, (R - 1)/(R - 3).
+
+All nodes are known at the beginning, and one step evaluates them.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +30,16 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.faults import NONE_FAILED, Failures
 from bqvi.calls.table import matched
-from bqvi.quadrature.credibility import ALL_THE_SAME, NOTHING_SEEN
-from bqvi.quadrature.integral import DOOR, EstimateRow, Integral, described, moments, with_failures
-from bqvi.quadrature.monte_carlo import (
+from bqvi.quadrature.credibility import ALL_THE_SAME, NOTHING_SEEN, SampleMean, average
+from bqvi.quadrature.integral import (
+    DOOR,
+    EstimateRow,
+    Integral,
     as_wide,
-    average,
+    described,
     in_units,
-    of_constants,
-    over_blocks,
+    moments,
+    with_failures,
     with_zeros,
 )
 from bqvi.quadrature.state import identity
@@ -26,6 +47,9 @@ from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Measure
+
+LEAST_REPLICATES = 4
+"""The smallest number of blocks, as fewer do not estimate their spread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +180,24 @@ class SamplingRun:
 
     def _numbers(self, values: np.ndarray, shift: float) -> dict[str, Any]:
         """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift."""
-        found = over_blocks(values, self.replicates) if self.method == "qmc" else average(values)
+        found = _over_blocks(values, self.replicates) if self.method == "qmc" else average(values)
         covariance = found.covariance + np.diag(of_constants(values) ** 2)
         # values that are all zero have no information on the size of f elsewhere
         zero = ~np.any(values, axis=0)
         covariance[zero, zero] = np.inf
         return moments(found.mean, covariance, shift, self.caller.function.logarithmic)
+
+
+def _over_blocks(values: np.ndarray, count: int) -> SampleMean:
+    """Return the mean of f over a sequence, (n, o), and its covariance from ``count`` successive blocks."""
+    mean = values.mean(axis=0)
+    centred = np.array([block.mean(axis=0) - mean for block in np.array_split(values, count)])
+    return SampleMean(mean, centred.T @ centred / (count * (count - 3)))
+
+
+def of_constants(values: np.ndarray) -> np.ndarray:
+    """Return the standard deviations (o,) for outputs whose n values (n, o) are all the same; 0 for others.
+
+    By the rule of succession the next of n + 2 nodes would be the first at which f differs, by its size.
+    """
+    return np.where(np.ptp(values, axis=0) == 0, np.abs(values).max(axis=0), 0.0) / (len(values) + 2.0)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bqvi.calls import require_good
-from bqvi.calls.cliffs import nothing_above
 from bqvi.calls.returned import doubts, unstated_noise
+from bqvi.calls.table import nothing_above
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Trace
 from bqvi.variational_bmc.diagnostics import about_width, advice, contradicted

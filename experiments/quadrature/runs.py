@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 
 import bqvi
+from bqvi.quadrature.integral import unlogged
 from bqvi.quadrature.integrate import SAMPLING
-from bqvi.quadrature.monte_carlo import unlogged
 from experiments.harness import drawing
 from experiments.harness.experiment import Case
 from experiments.problems.integrands import Integrand, integrands

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 import bqvi
 from bqvi.calls import Evaluations
-from bqvi.calls.cliffs import below_a_cliff
+from bqvi.calls.table import below_a_cliff
 from bqvi.models import LogJoint
 
 CUT = 0.7

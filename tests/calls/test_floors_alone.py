@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 import bqvi
-from bqvi.calls.cliffs import nothing_above
+from bqvi.calls.table import nothing_above
 
 BOX = {"plausible_lower": [-2.5], "plausible_upper": [2.5], "lower": [-6.0], "upper": [6.0]}
 

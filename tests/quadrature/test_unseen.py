@@ -7,6 +7,7 @@ from scipy.stats import binom
 import bqvi
 import gp
 from bqvi.quadrature.credibility import (
+    average,
     drawn,
     judge,
     share_explained,
@@ -15,7 +16,6 @@ from bqvi.quadrature.credibility import (
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.families import SMOOTH, identity
 from bqvi.quadrature.models import Direct, Warped
-from bqvi.quadrature.monte_carlo import average
 from bqvi.quadrature.nodes import by_variance, pool
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import StandardData, surrogate

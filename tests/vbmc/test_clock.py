@@ -3,8 +3,8 @@
 import pytest
 
 import bqvi
-from bqvi.variational_bmc import clock as module
-from bqvi.variational_bmc.clock import Clock
+from bqvi.variational_bmc import vbmc_run as module
+from bqvi.variational_bmc.vbmc_run import Clock
 from experiments.problems.known_posteriors import rosenbrock
 
 
