@@ -26,6 +26,7 @@ _ELSEWHERE = {
     "starts": "n_init n_restarts restarts",
     "n_starts": "n_init n_restarts restarts n_restarts_optimizer num_restarts",
     "gradient": "grad jac",
+    "log_joint_and_gradient": "gradient grad jac value_and_grad",
     "noise_sd": "noise noise_std sigma yerr",
     "noise": "alpha likelihood noise_sd noise_std noise_variance sigma yerr",
     "particles": "nlive n_live live_points n_particles",

@@ -76,7 +76,7 @@ def _sum(kernel: Sum, x: Array, y: Array, weights: Array) -> Array:
 def _product(kernel: Product, x: Array, y: Array, weights: Array) -> Array:
     values = [factor(x, y) for factor in kernel.factors]
     return sum(
-        contracted_gradient(factor, x, y, reduce(mul, _without(values, t), weights))
+        contracted_gradient(factor, x, y, reduce(mul, [*values[:t], *values[t + 1 :]], weights))
         for t, factor in enumerate(kernel.factors)
     )
 
@@ -86,7 +86,3 @@ def _columns(kernel: Columns, x: Array, y: Array, weights: Array) -> Array:
     seen = list(kernel.columns)
     inner = contracted_gradient(kernel.kernel, x[:, seen], y[:, seen], weights)
     return spread_columns(inner, kernel.columns, x.shape[1], 1)
-
-
-def _without(values: list[Array], index: int) -> list[Array]:
-    return [*values[:index], *values[index + 1 :]]

@@ -145,6 +145,11 @@ KEYWORDS: list[Row] = [
     ("loc of a family", lambda: bqvi.families.Gaussian(loc=0.0, covariance=1.0), ("it takes mean",)),
     ("batch_size of a strategy", lambda: acquisition.minibatch.Uniform(batch_size=3), ("it takes size",)),
     ("num_samples of an estimator", lambda: bqvi.gradients.Pathwise(num_samples=3), ("it takes samples",)),
+    (
+        "gradient of a model",
+        lambda: bqvi.adapters.TargetModel(never, 2, gradient=never),
+        ("gradient is no argument of TargetModel", "it takes log_joint_and_gradient"),
+    ),
     ("sigma of a process", lambda: gp.GaussianProcess(gp.kernels.RBF(1.0), sigma=0.1), ("it takes noise",)),
     ("n_restarts of gp.fit", lambda: gp.fit(ROWS, ROWS[:, 0], n_restarts=3), ("n_restarts", "n_starts")),
 ]
