@@ -24,8 +24,6 @@ from gp.rounding import extension_is_sound, is_sound
 from gp.threads import of_few
 from gp.triangular import lapack, solve_lower
 
-_MOST_ROWS = 64
-"""The most rows that are kept apart below a factor; then both are joined, which copies the factor."""
 _BLOCK = 64
 """The number of rows that are mirrored at once."""
 _SMALL = 512
@@ -44,70 +42,36 @@ class NotPositiveDefiniteError(np.linalg.LinAlgError):
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """K + jitter diag(K) = C C^T, with the last k rows of C kept apart.
-
-    Adding a row to a matrix means copying it, which costs more than the O(n^2) arithmetic. C is therefore
-    kept as a head and a few later rows, [B^T M], which are joined when there are many of them.
+    """K + jitter diag(K) = C C^T.
 
     Attributes
     ----------
-    head : (n - k, n - k), lower triangular, zero above the diagonal.
+    lower : C, (n, n), lower triangular, zero above the diagonal.
     jitter : the fraction of each diagonal entry that was added to it (the largest, where rows
         differ); 0 if none was needed.
-    rows : (k, n), the rows below, lower triangular in their last k columns; ``None`` if k = 0.
     """
 
-    head: Array
+    lower: Array
     jitter: float = 0.0
-    rows: Array | None = None
-
-    @cached_property
-    def lower(self) -> Array:
-        """The whole factor C, (n, n)."""
-        return self.head if self.rows is None else _joined(self.head, self.rows)
 
     @cached_property
     def variances(self) -> Array:
         """The diagonal of C C^T, (n,)."""
         return (self.lower**2).sum(axis=1)
 
-    @cached_property
-    def _diagonal(self) -> Array:
-        xp = namespace(self.head)
-        diagonal = self.head.diagonal()
-        if self.rows is None:
-            return diagonal
-        corner = self.rows[:, self.head.shape[0] :].diagonal()
-        return xp.concat([diagonal, corner])
-
     def solve(self, b: Array, transposed: bool = False) -> Array:
         """Return C^-1 b, or C^-T b; b has shape (n,) or (n, m)."""
-        if self.rows is None:
-            return solve_lower(self.head, b, transposed)
-        split = self.head.shape[0]
-        first, last = b[:split, ...], b[split:, ...]
-        below, corner = self.rows[:, :split], self.rows[:, split:]
-        if transposed:
-            last = solve_lower(corner, last, transposed)
-            first = solve_lower(self.head, first - below.T @ last, transposed)
-        else:
-            first = solve_lower(self.head, first)
-            last = solve_lower(corner, last - below @ first)
-        return namespace(b).concat([first, last], axis=0)
+        return solve_lower(self.lower, b, transposed)
 
     def continue_solution(self, known: Array, b: Array) -> Array:
         """Return the last m entries of C^-1 b, given b's last m and the solution of the others."""
-        m = b.shape[0]
-        rows = self.head[-m:, :] if self.rows is None else self.rows[-m:, :]
-        split = known.shape[0]
-        if m == 1:
-            return (b - rows[:, :split] @ known) / rows[:, split]
+        split, rows = known.shape[0], self.lower[-b.shape[0] :, :]
         return solve_lower(rows[:, split:], b - rows[:, :split] @ known)
 
     @property
     def pivots(self) -> Array:
         """The squares of the diagonal of C, (n,)."""
-        return self._diagonal**2
+        return self.lower.diagonal() ** 2
 
     @property
     def whitening(self) -> np.ndarray:
@@ -117,8 +81,8 @@ class Factor:
     @property
     def log_determinant(self) -> Array:
         """The logarithm of the determinant of C C^T."""
-        xp = namespace(self.head)
-        return 2 * xp.sum(xp.log(self._diagonal))
+        xp = namespace(self.lower)
+        return 2 * xp.sum(xp.log(self.lower.diagonal()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,34 +202,13 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
     if factor.jitter > 0:
         corner = _raised(corner, factor.jitter * scale)
     schur = cholesky(corner - new @ new.T, scale)
-    if not extension_is_sound(factor, new, schur.head, scale):
+    if not extension_is_sound(factor, new, schur.lower, scale):
         raise NotPositiveDefiniteError(
             f"a covariance matrix (n = {cross.shape[0]}) with {cross.shape[1]} rows more is singular up to "
             "rounding: factorise the whole matrix, which finds the jitter that it needs"
         )
-    rows = xp.concat([new, schur.head], axis=1)
-    return _with_rows(factor, rows, max(factor.jitter, schur.jitter))
-
-
-def _with_rows(factor: Factor, rows: Array, jitter: float) -> Factor:
-    """Return a factor with more rows, (m, n + m), below it."""
-    if factor.rows is not None:
-        rows = _stacked_rows(factor.rows, rows)
-    if rows.shape[0] > _MOST_ROWS:
-        return Factor(_joined(factor.head, rows), jitter)
-    return Factor(factor.head, jitter, rows)
-
-
-def _stacked_rows(above: Array, below: Array) -> Array:
-    """Return rows of a triangular matrix, (k, n), with m more, (m, n + m), below them."""
-    if not is_torch(above):
-        (k, n), m = above.shape, below.shape[0]
-        rows = np.empty((k + m, n + m), dtype=above.dtype)
-        rows[:k, :n], rows[:k, n:], rows[k:, :] = above, 0, below
-        return rows
-    xp = namespace(above, below)
-    zeros = xp.zeros_like(below[0, above.shape[1] :]) * xp.zeros_like(above[:, :1])
-    return xp.concat([xp.concat([above, zeros], axis=1), below], axis=0)
+    rows = xp.concat([new, schur.lower], axis=1)
+    return Factor(_joined(factor.lower, rows), max(factor.jitter, schur.jitter))
 
 
 def _joined(head: Array, rows: Array) -> Array:

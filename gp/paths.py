@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
-from math import pi, prod, sqrt
+from math import pi, sqrt
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,7 +43,7 @@ from gp.kernels.stationary import (
 from gp.means import Mean
 from gp.observations import Functional, Gradients, Values, covariance
 
-Factor: TypeAlias = tuple[Kernel, tuple[int, ...]]
+Factor: TypeAlias = tuple[Any, tuple[int, ...]]
 """A kernel that is not composite, and the columns of which it is a function."""
 
 
@@ -125,9 +125,11 @@ def _component(
     other = [factor for factor in term if not isinstance(factor[0], Linear)]
     if len(linear) < 2 and all(isinstance(kernel, Constant) for kernel, _ in other):
         return _plane(linear, other, like, rng)
-    spectra = [_spectrum(kernel, columns, dimension, n_features, rng) for kernel, columns in term]
-    frequencies = sum((part for part, _ in spectra), np.zeros((n_features, dimension)))
-    variance = prod(part for _, part in spectra)
+    frequencies, variance = np.zeros((n_features, dimension)), 1.0
+    for kernel, columns in term:
+        if not isinstance(kernel, Constant):
+            frequencies[:, list(columns)] += _frequencies(kernel, (n_features, len(columns)), rng)
+        variance *= float(kernel.variance)
     amplitudes = sqrt(2 * variance / n_features) * rng.standard_normal(n_features)
     phases = rng.uniform(0, 2 * pi, n_features)
     return _CosineSum(as_like(frequencies, like), as_like(phases, like), as_like(amplitudes, like))
@@ -149,16 +151,6 @@ def _plane(
     slope = np.zeros(dimension)
     slope[list(columns)] = inner
     return means.Linear(-float(np.sum(inner * to_numpy(kernel.offset))), as_like(slope, like))
-
-
-def _spectrum(
-    kernel: Any, columns: tuple[int, ...], dimension: int, size: int, rng: np.random.Generator
-) -> tuple[Any, float]:
-    """Frequencies (F, D) drawn from the spectral density of a kernel, and its variance."""
-    frequencies = np.zeros((size, dimension))
-    if not isinstance(kernel, Constant):
-        frequencies[:, list(columns)] = _frequencies(kernel, (size, len(columns)), rng)
-    return frequencies, float(kernel.variance)
 
 
 def _frequencies(kernel: Kernel, shape: tuple[int, int], rng: np.random.Generator) -> Any:

@@ -24,7 +24,7 @@ from gp.checks import as_noise, as_values, require_memory
 from gp.evidence import log_density
 from gp.expectation.kernel_sum import KernelSum
 from gp.expectation.posterior_expectation import kernel_sum
-from gp.grams import pieces
+from gp.grams import blocks_of, pieces
 from gp.integrals import Integral, JointIntegral, joint_integral
 from gp.kernels.base import Kernel, differentiable
 from gp.linalg import Factor, NotPositiveDefiniteError, cholesky, extend, sample_gaussian
@@ -367,18 +367,15 @@ def _squares(columns: Array) -> Array:
 
 
 def _only_values(observed: Functional) -> bool:
-    blocks = observed.blocks if isinstance(observed, Observations) else (observed,)
-    return all(isinstance(block, Values) for block in blocks)
+    return all(isinstance(block, Values) for block in blocks_of(observed))
 
 
 def _noise_variances(observed: Functional, noise: Array) -> Array:
     """Return the noise variances, (n,): a common number is that of values only."""
     if getattr(noise, "ndim", 0) == 1:
         return noise
-    blocks = observed.blocks if isinstance(observed, Observations) else (observed,)
-    xp = namespace(observed.x)
-    parts = []
-    for block in blocks:
+    xp, parts = namespace(observed.x), []
+    for block in blocks_of(observed):
         ones = xp.ones(len(block), dtype=block.x.dtype, device=block.x.device)
         parts.append((as_like(noise, ones) if isinstance(block, Values) else 0.0) * ones)
     return parts[0] if len(parts) == 1 else xp.concat(parts)

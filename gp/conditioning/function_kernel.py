@@ -64,14 +64,8 @@ class TrendedKernel:
         self, points: np.ndarray, values: np.ndarray | None, slopes: np.ndarray | None, constant: float
     ) -> KernelSum:
         """The sum of kernel functions of values (m,) and slopes (m, D) at (m, D) points, and a constant."""
-        d = points.shape[1]
-        linear, curvature = np.zeros(d), np.zeros((d, d))
-        if values is not None:
-            linear, curvature = linear + values @ points, curvature + (points.T * values) @ points
-        if slopes is not None:
-            linear = linear + slopes.sum(0)
-            curvature = curvature + points.T @ slopes + slopes.T @ points
-        trend = Quadratic(constant, self.linear * linear, self.quadratic * curvature)
+        trend = Quadratic.of_trend(self.linear, self.quadratic, points, values, slopes)
+        trend = replace(trend, constant=constant)
         return KernelSum(points, self.lengthscale, self.height, trend, values=values, slopes=slopes)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -56,13 +57,19 @@ class Quadratic:
             return cls(-float(np.sum(linear * kernel.offset)), linear, np.zeros((dimension, dimension)))
         if not isinstance(kernel, QuadraticTrend):
             raise TypeError(f"functions of {type(kernel).__name__} are no polynomials of degree two")
+        return cls.of_trend(kernel.linear, kernel.quadratic, points, values, slopes)
+
+    @classmethod
+    def of_trend(cls, b1: float, b2: float, points: np.ndarray, values: Any, slopes: Any) -> Quadratic:
+        """The part of a quadratic trend with variances b1 and b2 >= 0; the others are as of `of_kernel`."""
+        dimension = points.shape[1]
         linear, curvature = np.zeros(dimension), np.zeros((dimension, dimension))
         if values is not None:
             linear, curvature = values @ points, (points.T * values) @ points
         if slopes is not None:
             crossed = slopes.T @ points[: len(slopes)]
             linear, curvature = linear + slopes.sum(0), curvature + crossed + crossed.T
-        return cls(0.0, kernel.linear * linear, kernel.quadratic * curvature)
+        return cls(0.0, b1 * linear, b2 * curvature)
 
     def times(self, factor: float) -> Quadratic:
         """Return the polynomial times a ``factor``."""

@@ -1,7 +1,7 @@
 """Covariances of observations at fixed points, with their pull-backs, for fits of hyperparameters."""
 
 from gp.fixed_points import products, quadratic, stationary  # noqa: F401  they register their kernels
-from gp.fixed_points.gram import Changes, Gram, Pairs, gram_of, scaled
+from gp.fixed_points.gram import Changes, Gram, gram_of, scaled
 from gp.fixed_points.stationary import components_gram
 
-__all__ = ["Changes", "Gram", "Pairs", "components_gram", "gram_of", "scaled"]
+__all__ = ["Changes", "Gram", "components_gram", "gram_of", "scaled"]

@@ -250,38 +250,6 @@ def _constant(kernel: Constant, observed: Functional) -> Gram:
     return gram
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """The P = n (n - 1) / 2 pairs i < j of n points.
-
-    Attributes
-    ----------
-    places : (P,), indices of (i, j) in a flat (n, n) matrix. pair : (n, n), the index of each entry's pair; P
-        on the diagonal. gaps : |x_i - x_j|, (D, P).
-    """
-
-    places: np.ndarray
-    pair: np.ndarray
-    gaps: np.ndarray
-
-    @staticmethod
-    def of(x: np.ndarray) -> Pairs:
-        """Return the pairs of points x (n, D)."""
-        n = len(x)
-        first, second = np.triu_indices(n, 1)
-        pair = np.full((n, n), len(first))
-        pair[first, second] = pair[second, first] = np.arange(len(first))
-        return Pairs(first * n + second, pair, np.abs(x[first] - x[second]).T.copy())
-
-    def matrix(self, values: np.ndarray, diagonal: float = 1.0) -> np.ndarray:
-        """Return the symmetric matrix (n, n) of values (P,) beside a constant diagonal."""
-        return np.append(values, diagonal).take(self.pair)
-
-    def folded(self, weights: np.ndarray) -> np.ndarray:
-        """Return the weights (P,) of the pairs in a sum over both (i, j) and (j, i)."""
-        return 2 * weights.reshape(-1).take(self.places)
-
-
 def of_gaps(x: np.ndarray, profile: Profile, squared: bool = False) -> Gram:
     """Return the covariance of values at points x (n, D) under a kernel that is a function of their gaps.
 
@@ -291,29 +259,33 @@ def of_gaps(x: np.ndarray, profile: Profile, squared: bool = False) -> Gram:
     profile : a function of the gaps |x_d - y_d| of P pairs, (D, P), and a kernel with a variance.
     squared : whether it takes the squares of the gaps.
     """
-    if len(x) > MOST_PAIRED:
+    n = len(x)
+    if n > MOST_PAIRED:
         return lambda kernel: _of_rows(x, kernel, profile, squared)
-    pairs = Pairs.of(x)
-    gaps = pairs.gaps**2 if squared else pairs.gaps
-    return lambda kernel: _of_pairs(pairs, gaps, kernel, profile)
+    first, second = np.triu_indices(n, 1)
+    pair = np.full((n, n), len(first))  # the index of each entry's pair; beyond the last on the diagonal
+    pair[first, second] = pair[second, first] = np.arange(len(first))
+    places, gaps = first * n + second, np.abs(x[first] - x[second]).T.copy()
+    gaps = gaps**2 if squared else gaps
 
+    def gram(kernel: Any) -> tuple[np.ndarray, Pullback]:
+        variance = float(kernel.variance)
+        of_values, contracted, changes = profile(gaps, kernel)
+        values = of_values()
+        matrix = np.append(values, variance).take(pair)
 
-def _of_pairs(pairs: Pairs, gaps: np.ndarray, kernel: Any, profile: Profile) -> tuple[np.ndarray, Pullback]:
-    variance = float(kernel.variance)
-    of_values, contracted, changes = profile(gaps, kernel)
-    values = of_values()
-    matrix = pairs.matrix(values, variance)
+        def pullback(weights: np.ndarray) -> np.ndarray:
+            gradient = contracted(2 * weights.reshape(-1).take(places), values)
+            gradient[-1] += variance * weights.trace()
+            return gradient
 
-    def pullback(weights: np.ndarray) -> np.ndarray:
-        gradient = contracted(pairs.folded(weights), values)
-        gradient[-1] += variance * weights.trace()
-        return gradient
+        def times(vectors: np.ndarray) -> np.ndarray:
+            rows = [np.append(row, 0.0).take(pair) @ vectors for row in changes(values)]
+            return np.stack([*rows, matrix @ vectors])
 
-    def times(vectors: np.ndarray) -> np.ndarray:
-        rows = [pairs.matrix(row, 0.0) @ vectors for row in changes(values)]
-        return np.stack([*rows, matrix @ vectors])
+        return matrix, Changes(pullback, times)
 
-    return matrix, Changes(pullback, times)
+    return gram
 
 
 def _of_rows(x: np.ndarray, kernel: Any, profile: Profile, squared: bool) -> tuple[np.ndarray, Pullback]:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from gp.embeddings.registry import in_kind_of
 from gp.integrals import Integrals
-from gp.linalg import FIRST_JITTER, LAST_JITTER, LEAST_SCALE, Factor, NotPositiveDefiniteError
+from gp.linalg import Factor, cholesky
 from gp.observations import Functional, Gradients, Observations, Values, covariance, require_same_kind
 from gp.posterior import Posterior
 from gp.rounding import SMALLEST_EIGENVALUE
@@ -206,27 +206,16 @@ def _block(block: Functional, like: Tensor) -> Functional:
 
 
 def _cholesky(matrix: Tensor, scale: Tensor) -> Tensor:
-    """Factorise each of a batch (..., q, q) with as little jitter as ``gp.linalg.cholesky`` adds.
+    """Factorise each of a batch (..., q, q), with jitter where pivots are too small (`gp.linalg.cholesky`).
 
-    Here a matrix is judged by its pivots alone, which suffices for values at a few points
-    (:mod:`gp.rounding`). ``scale`` (..., q) holds the prior variances, which rounding errors and jitter are
-    relative to. Raises NotPositiveDefiniteError where no reasonable jitter helps.
+    ``scale`` (..., q) holds the prior variances, which rounding errors and jitter are relative to. Raises
+    NotPositiveDefiniteError where no reasonable jitter helps.
     """
-    rounding = torch.finfo(matrix.dtype).eps
-    least = rounding * SMALLEST_EIGENVALUE * scale
-    scale = torch.maximum(scale, LEAST_SCALE * scale.amax(dim=-1, keepdim=True))
-    jitter, level = torch.zeros_like(matrix[..., 0]), 0.0
-    while level <= LAST_JITTER:
-        lower: Tensor
-        lower, info = torch.linalg.cholesky_ex(matrix + torch.diag_embed(jitter))
-        pivots = torch.diagonal(lower.detach(), dim1=-2, dim2=-1) ** 2
-        bad = (info > 0) | (pivots < least).any(dim=-1)
-        if not bool(bad.any()):
-            return lower
-        level = max(10 * level, FIRST_JITTER)
-        jitter = torch.where(bad[..., None], level * rounding * scale, jitter)
-    raise NotPositiveDefiniteError(
-        f"the joint covariance of {matrix.shape[-1]} points is not positive definite, not even "
-        f"with a jitter of {level / 10 * rounding:.3g} of their prior variances: drop points that "
-        "coincide, or check that the kernel is positive semi-definite (gp.testing.check_kernel)"
-    )
+    lower: Tensor
+    lower, info = torch.linalg.cholesky_ex(matrix)
+    least = torch.finfo(matrix.dtype).eps * SMALLEST_EIGENVALUE * scale
+    pivots = torch.diagonal(lower.detach(), dim1=-2, dim2=-1) ** 2
+    if bool(((info == 0) & (pivots >= least).all(dim=-1)).all()):
+        return lower
+    sets = zip(matrix.reshape(-1, *matrix.shape[-2:]), scale.reshape(-1, scale.shape[-1]), strict=True)
+    return torch.stack([cholesky(each, variances).lower for each, variances in sets]).reshape(matrix.shape)
