@@ -2,8 +2,8 @@
 
 A file is an .npz of plain arrays, with a JSON header that says what they are the parts of. A posterior
 consists of dataclasses of this package (kernel, mean, observations, factor, hyperparameters), numbers and
-arrays. Each is written by its fields, once, however many others share it; nothing is computed when it is
-loaded, so that predictions have equal digits. No code is stored: a kernel or a mean of the user's own is
+arrays. Each is written by its fields, and nothing is computed when it is loaded, so that predictions have
+equal digits. No code is stored: a kernel or a mean of the user's own is
 refused, and can be pickled.
 """
 
@@ -98,9 +98,9 @@ class PosteriorMethods:
         TypeError
             The kernel or the mean is of the user's own: pickle it. OSError where it cannot be written.
         """
-        writer = _Writer()
-        header = {"gp": _VERSION, "posterior": writer.tree(self), "objects": writer.objects}
-        write_arrays(path, header, writer.arrays)
+        arrays: dict[str, np.ndarray] = {}
+        tree = _flattened(self, arrays)
+        write_arrays(path, {"gp": _VERSION, "posterior": tree}, arrays)
 
 
 def load(path: str | Path) -> Any:
@@ -118,82 +118,54 @@ def load(path: str | Path) -> Any:
     header, arrays = read_arrays(path, "posterior")
     if header.get("gp") != _VERSION:
         raise ValueError(f"{path} is no posterior of gp.fit or GaussianProcess.condition of this version")
-    return _Reader(arrays, header["objects"]).value(header["posterior"])
+    return _restored(header["posterior"], arrays)
 
 
-class _Writer:
-    """The objects, by their fields, and the arrays of a posterior."""
-
-    def __init__(self) -> None:
-        self.objects: list[Any] = []
-        self.arrays: dict[str, np.ndarray] = {}
-        self._places: dict[int, tuple[Any, Any]] = {}
-
-    def tree(self, value: Any) -> Any:
-        """What JSON can hold in the place of a value."""
-        if value is None or isinstance(value, bool | str | int) or type(value) is float:
-            return value
-        if isinstance(value, tuple | list):
-            return {type(value).__name__: [self.tree(each) for each in value]}
-        if id(value) not in self._places:
-            self._places[id(value)] = (value, self._written(value))
-        return self._places[id(value)][1]
-
-    def _written(self, value: Any) -> Any:
-        if isinstance(value, np.ndarray | np.generic) or is_torch(value):
-            kind = "tensor" if is_torch(value) else "scalar" if isinstance(value, np.generic) else "array"
-            values = value.detach().cpu().numpy() if kind == "tensor" else np.asarray(value)
-            name = f"a{len(self.arrays)}"
-            self.arrays[name] = values
-            return {kind: name}
-        own = type(value).__module__.startswith("gp.") and (is_dataclass(value) or isinstance(value, float))
-        name = f"{type(value).__module__}:{type(value).__qualname__}"
-        if not own:
-            raise TypeError(
-                f"a {name.replace(':', '.')} cannot be saved: files hold kernels, means and "
-                "arrays of this package; use pickle"
-            )
-        if isinstance(value, float):
-            return {"number": [name, float(value)]}
-        parts = {each.name: self.tree(getattr(value, each.name)) for each in fields(value)}
-        self.objects.append([name, parts])
-        return {"object": len(self.objects) - 1}
+def _flattened(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """What JSON can hold in the place of a value, whose arrays are added to ``arrays``."""
+    if value is None or isinstance(value, bool | str | int) or type(value) is float:
+        return value
+    if isinstance(value, tuple | list):
+        return {type(value).__name__: [_flattened(each, arrays) for each in value]}
+    if isinstance(value, np.ndarray | np.generic) or is_torch(value):
+        kind = "tensor" if is_torch(value) else "scalar" if isinstance(value, np.generic) else "array"
+        name = f"a{len(arrays)}"
+        arrays[name] = to_numpy(value)
+        return {kind: name}
+    name = f"{type(value).__module__}:{type(value).__qualname__}"
+    if not (name.startswith("gp.") and (is_dataclass(value) or isinstance(value, float))):
+        raise TypeError(
+            f"a {name.replace(':', '.')} cannot be saved: files hold kernels, means and "
+            "arrays of this package; use pickle"
+        )
+    if isinstance(value, float):
+        return {"number": [name, float(value)]}
+    return {
+        "object": [name, {each.name: _flattened(getattr(value, each.name), arrays) for each in fields(value)}]
+    }
 
 
-class _Reader:
-    """The values of a file; an object that several share is made once."""
-
-    def __init__(self, arrays: dict[str, np.ndarray], objects: list[Any]) -> None:
-        self._arrays, self._objects = arrays, objects
-        self._done: dict[int, Any] = {}
-
-    def value(self, tree: Any) -> Any:
-        """The value that a tree stands for."""
-        if not isinstance(tree, dict):
-            return tree
-        ((kind, what),) = tree.items()
-        if kind in ("tuple", "list"):
-            parts = [self.value(each) for each in what]
-            return tuple(parts) if kind == "tuple" else parts
-        if kind == "number":
-            return _class(what[0])(what[1])
-        if kind == "object":
-            if what not in self._done:
-                self._done[what] = self._object(*self._objects[what])
-            return self._done[what]
-        values = self._arrays[what]
-        if kind == "tensor":
-            import torch
-
-            return torch.from_numpy(values)
-        return values[()] if kind == "scalar" else values
-
-    def _object(self, name: str, parts: dict[str, Any]) -> Any:
-        kind = _class(name)
-        made = object.__new__(kind)
-        for each in fields(kind):
-            object.__setattr__(made, each.name, self.value(parts[each.name]))
+def _restored(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """The value that a tree stands for."""
+    if not isinstance(tree, dict):
+        return tree
+    ((kind, what),) = tree.items()
+    if kind in ("tuple", "list"):
+        parts = [_restored(each, arrays) for each in what]
+        return tuple(parts) if kind == "tuple" else parts
+    if kind == "number":
+        return _class(what[0])(what[1])
+    if kind == "object":
+        own = _class(what[0])
+        made = object.__new__(own)
+        for each in fields(own):
+            object.__setattr__(made, each.name, _restored(what[1][each.name], arrays))
         return made
+    if kind == "tensor":
+        import torch
+
+        return torch.from_numpy(arrays[what])
+    return arrays[what][()] if kind == "scalar" else arrays[what]
 
 
 def _class(name: str) -> Any:
