@@ -75,7 +75,7 @@ def test_files_hold_no_code(posterior, tmp_path):
     (tmp_path / "text.npz").write_text("text")
     with pytest.raises(ValueError, match="no saved posterior"):
         gp.load(tmp_path / "text.npz")
-    header = {"gp": 1, "objects": [["os:system", {}]], "posterior": {"object": 0}}
+    header = {"gp": 1, "posterior": {"object": ["os:system", {}]}}
     write_arrays(tmp_path / "code.npz", header, {})
     with pytest.raises(ValueError, match="no part of a posterior"):
         gp.load(tmp_path / "code.npz")
