@@ -61,7 +61,7 @@ class Quadratic:
 
     @classmethod
     def of_trend(cls, b1: float, b2: float, points: np.ndarray, values: Any, slopes: Any) -> Quadratic:
-        """That of a trend with variances b1, b2 >= 0; ``points``, ``values``, ``slopes`` are as of `of_kernel`."""
+        """That of a trend of variances b1, b2 >= 0; ``points``, ``values``, ``slopes`` as of `of_kernel`."""
         dimension = points.shape[1]
         linear, curvature = np.zeros(dimension), np.zeros((dimension, dimension))
         if values is not None:
