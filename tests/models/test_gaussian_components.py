@@ -6,7 +6,13 @@ import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mixture_oracles import dirichlet_evidence, log_evidence, spherical_evidence, student_evidence
+from mixture_oracles import (
+    dirichlet_evidence,
+    in_one_piece,
+    log_evidence,
+    spherical_evidence,
+    student_evidence,
+)
 from sklearn.mixture import BayesianGaussianMixture
 from sklearn.mixture import GaussianMixture as PeerMixture
 
@@ -15,7 +21,6 @@ from bqvi.families import Dirichlet, MatrixNormalInverseWishart, Product
 from bqvi.models import GaussianMixture, Marginal, elbo
 from bqvi.models.conjugate import settled
 from bqvi.models.gaussian_mixture import component_estimates
-from gp.arrays import is_torch
 
 SHAPES = ("full", "diagonal", "spherical", "tied")
 PEER = {"full": "full", "diagonal": "diag", "spherical": "spherical", "tied": "tied"}
@@ -246,7 +251,7 @@ def test_impossible_sums_are_brought_back(shape):
 def test_every_kind_of_array_gives_the_same(shape, on_device, monkeypatch):
     """A tensor on the CPU is processed in blocks, as an array is, or in one piece, as one on a device is."""
     if on_device:
-        monkeypatch.setattr("bqvi.models.mixture._is_for_torch", is_torch)
+        in_one_piece(monkeypatch)
     x = clusters(7, n=50)
     found = fitted(shape, x, steps=2)
     model, q = found.problem.model, found.q

@@ -8,13 +8,13 @@ import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mixture_oracles import in_one_piece
 from test_elbo import gaussian_case, multinomial_case, spd
 
 import bqvi
 from bqvi.models import GaussianMixture, MultinomialMixture, elbo
 from bqvi.models import mixture as mixture_module
 from bqvi.models.components import starting_centres
-from gp.arrays import is_torch
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 few = settings(deadline=None, derandomize=True, max_examples=25)
@@ -57,7 +57,7 @@ def test_gaussian_mixture_pass_is_the_loop(seed, n, k, d, weighted):
 @pytest.mark.parametrize("device", ["cpu", "cpu, as of a device", pytest.param("cuda", marks=on_cuda)])
 def test_tensors_are_weighted_as_arrays_are(device, monkeypatch):
     if "," in device:
-        monkeypatch.setattr(mixture_module, "_is_for_torch", is_torch)
+        in_one_piece(monkeypatch)
         device = "cpu"
     rng = np.random.default_rng(7)
     weights = rng.uniform(0.0, 5.0, 30)
