@@ -6,7 +6,6 @@ is that of the variables of another package's model. The module `plots` draws bo
 """
 
 from bqvi.posterior.model_posterior import ModelPosterior, of_model
-from bqvi.posterior.posterior import Posterior
-from bqvi.posterior.weighted_draws import WeightedDraws
+from bqvi.posterior.posterior import Posterior, WeightedDraws
 
 __all__ = ["ModelPosterior", "Posterior", "WeightedDraws", "of_model"]

@@ -38,6 +38,7 @@ from bqvi.quadrature.integral import (
     DOOR,
     EstimateRow,
     Integral,
+    IntegrandProcess,
     as_wide,
     described,
     in_units,
@@ -47,7 +48,6 @@ from bqvi.quadrature.integral import (
     with_failures,
     with_zeros,
 )
-from bqvi.quadrature.integrand_process import IntegrandProcess
 from bqvi.quadrature.nodes import by_criterion, outermost, pool
 from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.rises import doubts, nodes_of_logarithms, unseen_modes

@@ -20,7 +20,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
@@ -34,9 +34,8 @@ from bqvi.calls.given import told
 from bqvi.calls.returned import CallResult
 from bqvi.calls.table import matched
 from bqvi.runs.checkpoint import require_unused
-from bqvi.runs.engine import Asked, Engine
+from bqvi.runs.engine import Asked, Engine, RunStatus
 from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
-from bqvi.runs.progress import ProgressLine
 from bqvi.runs.verified import OtherFunctionError, compare, require_verifiable
 from gp.arrays import Array
 from gp.checks import require_integer
@@ -449,3 +448,61 @@ def door(result: type[_R]) -> Callable[[Callable[_P, Steps[_S, _R]]], Door[_P, _
         return cast(Door[_P, _S, _R], found)
 
     return made
+
+
+def _release_lock() -> None:
+    """Release the lock of tqdm where an exception left this thread holding it."""
+    from tqdm.auto import tqdm
+
+    lock: Any = tqdm.get_lock()  # type: ignore[no-untyped-call]
+    for each in getattr(lock, "locks", [lock]):
+        with suppress(RuntimeError, AssertionError):  # raised where this thread does not hold it
+            each.release()
+
+
+class ProgressLine:
+    """A line on standard error.
+
+    Where standard error can no longer be written, as after a terminal was closed, the run continues without
+    it.
+
+    Parameters
+    ----------
+    status : the progress at the beginning.
+    """
+
+    def __init__(self, status: RunStatus) -> None:
+        from tqdm.auto import tqdm
+
+        self._bar: Any = None
+        with self._write_errors_ignored():
+            self._bar = tqdm(total=status.total, initial=status.done, unit=f" {status.unit}")
+        self.show(status)
+
+    def show(self, status: RunStatus) -> None:
+        """Show the progress of the run."""
+        if self._bar is not None:
+            with self._write_errors_ignored():
+                self._bar.set_postfix_str(status.estimate, refresh=False)
+                self._bar.update(status.done - self._bar.n)
+
+    def end(self, status: RunStatus, why: str) -> None:
+        """Show why the run ended, and end the line."""
+        if self._bar is not None:
+            self._bar.n = status.done
+            with self._write_errors_ignored():
+                self._bar.set_postfix_str(f"{status.estimate}; {why}" if status.estimate else why)
+                self._bar.close()
+            self._bar = None
+
+    @contextmanager
+    def _write_errors_ignored(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            _release_lock()
+            if not isinstance(error, OSError | ValueError):  # ValueError is raised for a closed file
+                raise
+            if self._bar is not None:
+                self._bar.disable = True  # tqdm would write once more when the bar is collected
+            self._bar = None

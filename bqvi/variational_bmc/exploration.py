@@ -55,7 +55,6 @@ from bqvi.unseen import HIDDEN, Evaluated, expected_rise
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, EXPLORATION, MODES
 from bqvi.variational_bmc.surrogate import Surrogate
-from bqvi.variational_bmc.undeclared_noise import distances
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.linear_maps import lower_inverse
 from gp.measures import GaussianMixture
@@ -372,6 +371,16 @@ def _climbed(
     best = run.made.values[list(climbed.rows)].max(initial=-np.inf)
     high = bool(best > values.max() - 0.5 * dimension - COMPONENTS.shallow)
     return climbed.ended == "gain" and climbed.new > 0 and high, climbed
+
+
+SAME = 1e-8
+"""The largest difference of coordinates of points that count as the same."""
+
+
+def distances(points: np.ndarray, row: int) -> np.ndarray:
+    """The distances (n,) of points (n, D) to one of them; zero of those that count as the same."""
+    steps = points - points[row]
+    return np.where(np.abs(steps).max(1) > SAME, np.linalg.norm(steps, axis=1), 0.0)
 
 
 def _first_step(made: Evaluations, row: int) -> float:

@@ -6,8 +6,8 @@ Values far below the best carry little information on the posterior and are fitt
 kernel, so that those deeper than a threshold are given noise (Acerbi 2020, "noise shaping"). The threshold,
 and the axes along which the kernel's lengthscales lie, are hyperparameters like the others: candidates are
 fitted, and the one of the largest evidence is used. So is a map of scales that depend on a coordinate: one
-with a leading coordinate and a rate (:mod:`scaling`) from values alone, or fitted to the gradients
-(:mod:`gradient_scaling`), and the user's units between bounds.
+with a leading coordinate and a rate from values alone, or fitted to the gradients, and the user's units
+between bounds (:mod:`scaling`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from bqvi.calls.settings import CLIFFS
 from bqvi.importance import resampled
 from bqvi.variational_bmc.exploration import connected
 from bqvi.variational_bmc.frame import Frame, alternative, fitting
-from bqvi.variational_bmc.gradient_scaling import scaling_from_gradients
-from bqvi.variational_bmc.scaling import Scaling, UserUnits, led_by, unlike
+from bqvi.variational_bmc.scaling import Scaling, UserUnits, led_by, scaling_from_gradients, unlike
 from bqvi.variational_bmc.settings import FEASIBILITY, FITTING, SCALINGS, SHAPING
 from bqvi.variational_bmc.state import CheapModel, Estimate, InferenceStep, Settings, State, settled
 from bqvi.variational_bmc.surrogate import Data, Surrogate, fit, noise_shaped, with_terms_of

@@ -326,7 +326,7 @@ class ConvergenceSettings:
 
 @dataclass(frozen=True)
 class UndeclaredNoiseSettings:
-    """The test whether values that were declared exact are noisy (`undeclared_noise`)."""
+    """The test whether values that were declared exact are noisy (`stopping`)."""
 
     at: float = 1.0 / 3.0
     """The share of the budget that is spent when it may be made, unless the run is about to converge

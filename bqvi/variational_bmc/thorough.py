@@ -31,8 +31,7 @@ from bqvi.variational_bmc.result import VBMCResult
 from bqvi.variational_bmc.scaling import UserUnits
 from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, WEIGHTS
 from bqvi.variational_bmc.state import Estimate, State
-from bqvi.variational_bmc.stopping import judge, record
-from bqvi.variational_bmc.undeclared_noise import differing, understated
+from bqvi.variational_bmc.stopping import differing, judge, record, understated
 from bqvi.variational_bmc.variational import DiagonalMixture
 
 if TYPE_CHECKING:

@@ -49,15 +49,17 @@ from bqvi.variational_bmc.state import (
 )
 from bqvi.variational_bmc.stopping import (
     NOT_EXPLORED,
+    again,
+    differing,
     is_due,
     judge,
     needs_test,
     record,
+    repeated,
     verifies,
     with_points,
 )
 from bqvi.variational_bmc.thorough import thorough
-from bqvi.variational_bmc.undeclared_noise import again, differing, repeated
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.user_warnings import warn_user_of_each
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 import bqvi
-from bqvi.variational_bmc.undeclared_noise import repeated
+from bqvi.variational_bmc.stopping import repeated
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import (

@@ -13,7 +13,7 @@ from bqvi import families
 from bqvi.adapters import TargetModel
 from bqvi.calls.coordinates import make_coordinates
 from bqvi.posterior import Posterior, WeightedDraws
-from bqvi.posterior.weighted_draws import weighted_quantiles
+from bqvi.posterior.posterior import weighted_quantiles
 from bqvi.records import flattened
 from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
 

@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 
 import bqvi
 from bqvi.runs import RunStatus, Steps
-from bqvi.runs.progress import ProgressLine
+from bqvi.runs.driver import ProgressLine
 
 EXITS = {
     KeyboardInterrupt: bqvi.RunInterrupted,

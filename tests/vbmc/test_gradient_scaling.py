@@ -9,8 +9,7 @@ import bqvi
 from bqvi.calls import Evaluations
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.frame_selection import _after, _evidence, _with_map
-from bqvi.variational_bmc.gradient_scaling import scaling_from_gradients
-from bqvi.variational_bmc.scaling import Scaling
+from bqvi.variational_bmc.scaling import Scaling, scaling_from_gradients
 from bqvi.variational_bmc.state import InferenceStep, Settings, begun
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems import hard_posteriors, known_posteriors

@@ -8,8 +8,8 @@ import pytest
 
 import bqvi
 from bqvi.calls import Evaluations
+from bqvi.variational_bmc.stopping import differing, repeated, understated
 from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
-from bqvi.variational_bmc.undeclared_noise import differing, repeated, understated
 from experiments.problems import hard_posteriors, known_posteriors
 
 GAUSSIANS = [(2, 1.0, 1), (4, 0.3, 1)]
