@@ -30,9 +30,9 @@ from experiments.problems.data import simulate_states
 ESTIMATORS = [
     GaussianMixture(),
     BayesianGaussianMixture(n_components=2),
-    DirichletProcessMixture(n_components=3),
-    LatentDirichletAllocation(n_components=2, max_iter=5),
-    HiddenMarkovModel(max_iter=20),
+    DirichletProcessMixture(n_components=3, max_iter=10),
+    LatentDirichletAllocation(n_components=2, max_iter=2),
+    HiddenMarkovModel(max_iter=5),
 ]
 RNG = np.random.default_rng(0)
 X = np.concatenate(

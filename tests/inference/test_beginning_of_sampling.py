@@ -63,7 +63,7 @@ LABELS = (X, (RNG.random(6000) < 1.0 / (1.0 + np.exp(-X @ (-0.5, 1.0, 2.0)))).as
 def test_defaults_reach_the_optimum_of_a_regression(method):
     """Within .1 nats, or with a warning; the gap of the first q here is of order .01."""
     model = _Poisson()
-    found = bqvi.fit(model, COUNTS, method, minibatch=60, steps=400, seed=0)
+    found = bqvi.fit(model, COUNTS, method, minibatch=60, steps=200, seed=0)
     gap = model.optimum(COUNTS) - model.exact(found.q, COUNTS)
     assert gap > -1e-9
     assert gap < 0.1 or found.warnings

@@ -213,7 +213,7 @@ def test_a_run_with_a_wrong_entry_of_the_gradient_has_not_converged(factor):
         return (-t / sds**2 - np.array([0.2 * t[0] ** 3, 0.0, 0.0])) * np.array([1.0, 1.0, factor])
 
     box = {"plausible_lower": [-2.0] * 3, "plausible_upper": [2.0] * 3}
-    found = bqvi.vbmc(log_joint, gradient=gradient, **box, budget=80, seed=3)
+    found = bqvi.vbmc(log_joint, gradient=gradient, **box, budget=50, seed=3)
     assert found.converged == (factor == 1.0)
     assert [reason[:22] for reason in found.reasons] == ["Gradients disagree wit"] * (factor > 1.0)
 

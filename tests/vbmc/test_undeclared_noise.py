@@ -131,7 +131,7 @@ def test_an_exact_function_that_is_steep_in_its_box_is_not_called_noisy(seed):
     def log_joint(t):
         return -0.5 * float(np.square((t - means) / sds).sum())
 
-    found = bqvi.vbmc(log_joint, lower=[0, 0], upper=[1, 1], budget=60, seed=seed)
+    found = bqvi.vbmc(log_joint, lower=[0, 0], upper=[1, 1], budget=36, seed=seed)
     assert not reported(found)
 
 
