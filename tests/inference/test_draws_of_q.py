@@ -254,46 +254,6 @@ def test_no_call_exceeds_the_budget_however_calls_are_made(method, options, how,
         assert tally.count == more.n_evaluations <= budget + 13
 
 
-EXITS = [KeyboardInterrupt(), SystemExit(3), NameError("thetta"), ValueError("outside")]
-CHOICES = itertools.product(({}, OPTIONS[1], {"starts": 2, "start_from": "random"}), [*METHODS, "bq"])
-"""Options and methods: each has two exits, and each option and each method all of them."""
-
-
-@pytest.mark.parametrize(
-    ("options", "method", "error"),
-    [(*choice, EXITS[(i + k) % 4]) for i, choice in enumerate(CHOICES) for k in (0, 1)],
-)
-def test_an_exit_at_any_call_keeps_what_returned_and_the_budget_holds(method, options, error):
-    """The oracle is the same run without an exit: its points, to the last digit, each evaluated once."""
-
-    def fit(log_joint, **more):
-        model = LogJoint(log_joint, 2, gradient=lambda t: -t, vectorised=False)
-        run = bqvi.Run(errors="raise")
-        return bqvi.fit(model, method=method, budget=24, seed=2, run=run, **options, **more)
-
-    def value(theta):
-        return -0.5 * float(theta @ theta)
-
-    points = []
-    whole = fit(lambda theta: (points.append(theta.copy()), value(theta))[1])
-    for at in (1, 4, 11, len(points)):
-        made, calls = [], itertools.count(1)
-
-        def log_joint(theta, at=at, made=made, calls=calls):
-            if next(calls) == at:
-                raise error
-            made.append(theta.copy())
-            return value(theta)
-
-        with pytest.raises((bqvi.RunError, bqvi.RunInterrupted, bqvi.RunExit)) as caught:
-            fit(log_joint)
-        assert caught.value.n_evaluations == len(made) == at - 1
-        found = fit(log_joint, resume=caught.value)
-        assert found.n_evaluations == len(made) == len(points) <= 24
-        np.testing.assert_array_equal(np.sort(made, axis=0), np.sort(points, axis=0))
-        np.testing.assert_array_equal(found.q.mean, whole.q.mean)
-
-
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     "options", [{}, {"minibatch": 7}, {"minibatch": 7, "starts": 2}, {"record": bqvi.Record(elbo_samples=2)}]

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-import torch
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 import bqvi
 from bqvi.gradients import BayesianQuadrature, surrogates
@@ -13,12 +12,6 @@ from bqvi.models import LogJoint
 
 def banana(theta):
     return -0.5 * theta[:, 0] ** 2 - (theta[:, 1] - theta[:, 0] ** 2) ** 2 / (2 * 0.7**2)
-
-
-ROUNDS = {
-    "bq": ({"method": "bq"}, None),
-    "five nodes": ({"method": BayesianQuadrature(5)}, None),
-}
 
 
 class Stops:
@@ -42,50 +35,6 @@ def known_to(state):
         return memory.points, memory.values
     left = state.unfinished
     return np.concatenate([memory.points, left.points]), np.concatenate([memory.values, left.values])
-
-
-@pytest.mark.parametrize(
-    ("name", "at", "error"),
-    [
-        ("bq", 2, KeyboardInterrupt), ("bq", 12, SystemExit), ("bq", 17, KeyboardInterrupt),
-        ("five nodes", 2, SystemExit), ("five nodes", 12, KeyboardInterrupt), ("five nodes", 17, SystemExit),
-    ],
-)  # fmt: skip
-def test_an_interrupt_between_two_points_loses_neither_round(tmp_path, name, at, error):
-    """With "bq" the 12th call ends a round and the 17th begins one; other methods are in their first round at
-    both.
-    """
-    choices, start = ROUNDS[name]
-    choices = {**choices, "record": bqvi.Record(elbo_samples=2), "seed": 0} | (
-        {} if start is None else {"start_from": start}
-    )
-    whole = bqvi.fit(LogJoint(Stops(None, 0), 2, vectorised=False), budget=30, **choices)
-    log_joint = Stops(error(), at)
-    model = LogJoint(log_joint, 2, vectorised=False)
-    with pytest.raises(error) as caught:
-        bqvi.fit(model, budget=30, **choices)
-    assert caught.type is (bqvi.RunInterrupted if error is KeyboardInterrupt else bqvi.RunExit)
-    partial = caught.value.result()
-    assert partial.stopped == "interrupted"
-    paid = list(log_joint.returned)
-    assert len(paid) == at - 1 == partial.n_evaluations
-    points, values = known_to(partial.state)
-    assert_array_equal(points, paid)
-    assert_allclose(values, [float(banana(torch.tensor(point)[None])) for point in paid], rtol=1e-12)
-    partial.save(tmp_path / "partial.npz")
-    for resume in (tmp_path / "partial.npz", partial):
-        log_joint.calls = at
-        fit = bqvi.fit(model, budget=30, resume=resume, **choices)
-        assert fit.n_evaluations == 30 == log_joint.calls - 1
-        points, _ = known_to(fit.state)
-        assert_array_equal(points, known_to(whole.state)[0])
-        assert_array_equal(fit.q.mean, whole.q.mean)
-        assert fit.elbo == whole.elbo
-    fit.save(tmp_path / "whole.npz")
-    again = bqvi.fit(model, budget=36, resume=tmp_path / "whole.npz", **choices)
-    straight = bqvi.fit(model, budget=36, resume=fit, **choices)
-    assert again.n_evaluations == 36
-    assert_array_equal(known_to(again.state)[0], known_to(straight.state)[0])
 
 
 def test_an_interrupt_while_points_of_a_batch_are_tried_again():
