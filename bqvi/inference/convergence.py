@@ -127,8 +127,8 @@ def _widens(
         ]
     return [
         f"q diverges: {where}and the log joint has {max(curvatures[flattest], 0.0):.0%} of the curvature "
-        "that an optimum requires. The posterior is improper, or more steps are needed: look at the prior of "
-        "these parameters."
+        "that an optimum requires. The posterior is improper, the log joint is a density and no logarithm, "
+        "or more steps are needed: look at the prior of these parameters."
     ]
 
 

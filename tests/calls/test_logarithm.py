@@ -41,6 +41,13 @@ def test_a_density_is_reported_at_the_first_design(door):
         door(lambda theta: np.log(density(theta)))
 
 
+@pytest.mark.parametrize("method", ["score", "pathwise", "iwae"])
+def test_a_density_is_a_reason_for_a_q_that_diverges(method):
+    model = LogJoint(lambda theta: torch.exp(-3.0 - 4.0 * (theta**2).sum(1)), 2)
+    with pytest.warns(UserWarning, match="q diverges: .* the log joint is a density and no logarithm"):
+        assert not bqvi.fit(model, method=method, steps=100, seed=1).converged
+
+
 def test_a_shallow_density_is_reported_at_the_end_of_vbmc():
     found = bqvi.vbmc(lambda theta: float(np.exp(-0.5 * theta @ theta)), **BOX, budget=20)
     assert "return the logarithm" in " ".join(found.warnings)
