@@ -10,18 +10,16 @@ they can be predicted (Bayesian quadrature, thesis Eqs 7.9 to 7.12; O'Hagan 1991
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gp.arrays import Array, namespace
 from gp.embeddings.embed import embed
-from gp.embeddings.registry import in_kind_of
 from gp.kernels import Kernel
 from gp.kernels.base import Differentiable
 from gp.means import Mean
 from gp.measures import Measure
-from gp.observations import Gradients, Values, covariance, register_covariance
+from gp.observations import Gradients, Values, register_covariance
 
 if TYPE_CHECKING:
     from gp.posterior import Posterior
@@ -90,28 +88,6 @@ class JointIntegral:
         """The standard deviations, (m,)."""
         xp = namespace(self.covariance)
         return xp.sqrt(xp.linalg.diagonal(self.covariance))
-
-
-def joint_integral(posterior: Posterior, measures: Sequence[Measure]) -> JointIntegral:
-    """Return the distribution of the integrals of a Gaussian process against ``measures``.
-
-    Raises
-    ------
-    UnknownPairError
-        where the kernel has no embedding against one of them.
-    ArithmeticError
-        where a posterior variance is negative beyond rounding: the embedding is not that of the
-        kernel.
-    """
-    if not all(isinstance(measure, Measure) for measure in measures):
-        raise TypeError(f"measure = {measures!r}: give a measure, or a sequence of measures")
-    at = Integrals(tuple(in_kind_of(measure, posterior.x) for measure in measures))
-    require_space(posterior, at.measures[0])
-    cross = covariance(posterior.kernel, at, posterior.observations)  # (m, n)
-    prior = covariance(posterior.kernel, at, at)
-    whitened = posterior.factor.solve(cross.T)
-    mean = at.apply(posterior.mean_function) + cross @ posterior.weights
-    return JointIntegral(mean, without_rounding(prior - whitened.T @ whitened, prior, posterior))
 
 
 def require_space(posterior: Posterior, measure: Measure) -> None:

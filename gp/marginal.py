@@ -233,11 +233,11 @@ def _weighed(
     size, prior, evidence = len(fit.psi), fit.coordinates.prior, InUnits(fit.problem, fit.coordinates)
     uniform = np.clip(scrambled_sobol(size + 2, n_points, rng), 1e-12, 1 - 1e-12)
     n = len(fit.problem.y)
-    scales = n / _chi_squared(uniform[:, -1], n) if fit.problem.profiled else np.ones(n_points)
+    scales = 0.5 * n / gammaincinv(0.5 * n, uniform[:, -1]) if fit.problem.profiled else np.ones(n_points)
     ends = np.full(size, _FARTHEST)
     mode = search(_Standardised(fit), [prior.standardised(fit.psi)], (-ends, ends)).psi
     spread = root(_curvature(fit, mode), _LEAST) if size else np.zeros((0, 0))
-    stretch = np.sqrt(FIT.degrees / _chi_squared(uniform[:, size], FIT.degrees))
+    stretch = np.sqrt(0.5 * FIT.degrees / gammaincinv(0.5 * FIT.degrees, uniform[:, size]))
     offset = ndtri(uniform[:, :size]) * stretch[:, None]
     log_proposal = -0.5 * (FIT.degrees + size) * np.log1p(np.sum(offset**2, axis=1) / FIT.degrees)
 
@@ -283,8 +283,3 @@ def _curvature(fit: Hyperparameters, mode: np.ndarray) -> np.ndarray:
     positive = (vectors * np.maximum(values, 0.0)) @ vectors.T
     bend = np.clip(-(ahead - behind) / (2 * _STEP) * gradient, 0.0, None)
     return slope[:, None] * positive * slope + np.diag(1.0 + bend)
-
-
-def _chi_squared(share: np.ndarray, degrees: float) -> np.ndarray:
-    """Return the quantiles of a chi-squared distribution."""
-    return 2 * gammaincinv(degrees / 2, share)

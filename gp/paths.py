@@ -19,7 +19,7 @@ of factors, each a function of some columns, their frequencies add.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, product
 from math import pi, sqrt
 from typing import Any, TypeAlias
@@ -80,10 +80,6 @@ class Path:
         if self.observations is None:
             return 0.0
         return covariance(self.kernel, at, self.observations) @ self.weights
-
-    def updated(self, observations: Functional, weights: Array) -> Path:
-        """Return the path plus k(x, observations) weights."""
-        return replace(self, observations=observations, weights=weights)
 
 
 def draw_path(kernel: Kernel, mean: Mean, like: Array, n_features: int, rng: np.random.Generator) -> Path:

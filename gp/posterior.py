@@ -21,11 +21,12 @@ import numpy as np
 
 from gp.arrays import Array, as_like, is_torch, namespace, to_numpy
 from gp.checks import as_noise, as_values, require_memory
+from gp.embeddings.registry import in_kind_of
 from gp.evidence import log_density
 from gp.expectation.kernel_sum import KernelSum
 from gp.expectation.posterior_expectation import kernel_sum
 from gp.grams import blocks_of, pieces
-from gp.integrals import Integral, JointIntegral, joint_integral
+from gp.integrals import Integral, Integrals, JointIntegral, require_space, without_rounding
 from gp.kernels.base import Kernel, differentiable
 from gp.linalg import Factor, NotPositiveDefiniteError, cholesky, extend, sample_gaussian
 from gp.means import Mean
@@ -226,11 +227,20 @@ class Posterior(PosteriorMethods):
         ------
         gp.embeddings.UnknownPairError
             where the kernel has no embedding against the measure; the message lists the known pairs.
+        ArithmeticError
+            where a variance is negative beyond rounding: the embedding is not that of the kernel.
         """
-        if isinstance(measure, Measure):
-            joint = joint_integral(self, (measure,))
-            return Integral(joint.mean[0], joint.covariance[0, 0])
-        return joint_integral(self, measure)
+        measures = (measure,) if isinstance(measure, Measure) else tuple(measure)
+        if not all(isinstance(each, Measure) for each in measures):
+            raise TypeError(f"measure = {measure!r}: give a measure, or a sequence of measures")
+        at = Integrals(tuple(in_kind_of(each, self.x) for each in measures))
+        require_space(self, at.measures[0])
+        cross, prior = self._cross(at), covariance(self.kernel, at, at)
+        whitened = self.factor.solve(cross.T)
+        mean = at.apply(self.mean_function) + cross @ self.weights
+        joint = JointIntegral(mean, without_rounding(prior - whitened.T @ whitened, prior, self))
+        single = isinstance(measure, Measure)
+        return Integral(joint.mean[0], joint.covariance[0, 0]) if single else joint
 
     def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator = 0) -> Array:
         """Return n joint draws of f (without noise) at points x (m, D), by the seed: (n, m)."""
@@ -255,7 +265,7 @@ class Posterior(PosteriorMethods):
         errors = sd * as_like(rng.standard_normal(self.y.shape[0]), self.y)
         residual = self.y - self.observations.apply(path) - errors
         solved = self.factor.solve(self.factor.solve(residual), transposed=True)
-        return path.updated(self.observations, solved)
+        return replace(path, observations=self.observations, weights=solved)
 
     def extend(self, x: Array | Functional, y: Array, noise: Array | None = None) -> Posterior:
         """Return the posterior with m more observations, in O(n^2 m): equal to a refit.

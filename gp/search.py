@@ -173,66 +173,43 @@ def successive_halving(
     return remaining[0], spent
 
 
-@dataclass(frozen=True, eq=False)
-class _Iterate:
-    """A point psi (P,) of a climb by Newton steps, the objective there, and the curvature that is used."""
-
-    psi: np.ndarray
-    at: Expansion
-    curvature: np.ndarray
-
-
 def _newton(
     objective: Objective,
     psi: np.ndarray,
-    first: Expansion,
+    at: Expansion,
     bounds: tuple[np.ndarray, np.ndarray],
     settings: Search,
 ) -> Optimum:
     spent, message = 1, "the iterations are spent"
     damping = settings.damping * np.eye(len(psi))
-    now = _Iterate(psi, first, first.curvature + damping)
+    curvature = at.curvature + damping
     for _ in range(settings.iterations):
-        if not np.isfinite(now.at.value):
+        if not np.isfinite(at.value):
             message = "the objective is not finite"
             break
-        step = _newton_step(now.psi, now.at.gradient, now.curvature, bounds)
-        if 0.5 * float(step @ now.at.gradient) < settings.settled:
+        step = _newton_step(psi, at.gradient, curvature, bounds)
+        if 0.5 * float(step @ at.gradient) < settings.settled:
             message = "a step would gain too little"
             break
         step *= min(1.0, settings.longest / float(np.abs(step).max()))
-        higher, calls = _risen(objective, now, step, bounds, settings)
-        spent += calls
-        if higher is None:
+        for _ in range(settings.halvings):
+            spent, there = spent + 1, np.clip(psi + step, *bounds)
+            found = _expanded(objective, there)
+            if found is not None and not settings.renewed:
+                curvature = _corrected(curvature, there - psi, at.gradient - found.gradient)
+            if found is not None and found.value > at.value:
+                break
+            step = 0.5 * step
+        else:
             message = "no shorter step gains"
             break
-        gained, now = higher.at.value - now.at.value, higher
+        gained, psi, at = found.value - at.value, there, found
         if gained < settings.gained:
             message = "a step gained too little"
             break
         if settings.renewed:
-            now = replace(now, curvature=now.at.curvature + damping)
-    return Optimum(now.psi, now.at.value, message.startswith("a step"), message, spent)
-
-
-def _risen(
-    objective: Objective,
-    now: _Iterate,
-    step: np.ndarray,
-    bounds: tuple[np.ndarray, np.ndarray],
-    settings: Search,
-) -> tuple[_Iterate | None, int]:
-    """The point after the step, halved until the value rises, or None; and the number of evaluations."""
-    curvature = now.curvature
-    for calls in range(1, settings.halvings + 1):
-        psi = np.clip(now.psi + step, *bounds)
-        there = _expanded(objective, psi)
-        if there is not None and not settings.renewed:
-            curvature = _corrected(curvature, psi - now.psi, now.at.gradient - there.gradient)
-        if there is not None and there.value > now.at.value:
-            return _Iterate(psi, there, curvature), calls
-        step = 0.5 * step
-    return None, settings.halvings
+            curvature = at.curvature + damping
+    return Optimum(psi, at.value, message.startswith("a step"), message, spent)
 
 
 def _expanded(objective: Objective, psi: np.ndarray) -> Expansion | None:

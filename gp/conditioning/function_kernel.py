@@ -86,11 +86,6 @@ class Shown:
         if not (self.values or self.gradients):
             raise ValueError("values and gradients are both False; a point must show one of them")
 
-    @property
-    def numbers(self) -> slice:
-        """The positions of the observed numbers among the 1 + D."""
-        return slice(int(not self.values), None if self.gradients else 1)
-
     def width(self, dimension: int) -> int:
         """B, the number of observed numbers in ``dimension`` D."""
         return int(self.values) + dimension * int(self.gradients)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import mul
+from operator import add, mul
 
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.embeddings.embed import embed
@@ -118,22 +118,17 @@ def _merged(parts: Sequence[Kernel]) -> Kernel:
     if len(parts) == 1:
         return parts[0]
     inner = [part.kernel if isinstance(part, Columns) else part for part in parts]
+    bumps = [part for part in inner if isinstance(part, SquaredExponential)]
     orders = {part.columns if isinstance(part, Columns) else None for part in parts}
-    if len(orders) > 1 or not all(isinstance(part, SquaredExponential) for part in inner):
+    if len(orders) > 1 or len(bumps) < len(inner):
         names = ", ".join(type(part).__name__ for part in inner)
         raise UnknownPairError(
             f"factors of a Product look at the same columns ({names}): only products of "
             f"SquaredExponential have a closed form there. {DISCRETISE}"
         )
-    merged = reduce(_product_of_bumps, inner)
+    precision = reduce(add, (bump.lengthscale**-2.0 for bump in bumps))
+    merged = SquaredExponential(precision**-0.5, reduce(mul, (bump.variance for bump in bumps)))
     return Columns(merged, parts[0].columns) if isinstance(parts[0], Columns) else merged
-
-
-def _product_of_bumps(first: Kernel, second: Kernel) -> Kernel:
-    assert isinstance(first, SquaredExponential)  # checked by the caller, as is the next
-    assert isinstance(second, SquaredExponential)
-    precision = first.lengthscale**-2.0 + second.lengthscale**-2.0
-    return SquaredExponential(precision**-0.5, first.variance * second.variance)
 
 
 @embedding(Constant, object)

@@ -44,16 +44,11 @@ _CUT_OFF = 1e-14
 """Probability that is left out in each tail."""
 
 
+@embedding(RationalQuadratic, Uniform)
+@embedding(RationalQuadratic, Gaussian)
 def radial(kernel: Stationary, measure: Measure) -> Formulas:
     """Return the integrals of a Matern or rational quadratic kernel of any number of columns."""
     return sum_of_kernels(as_squared_exponentials(kernel), measure)
-
-
-@embedding(RationalQuadratic, Uniform)
-@embedding(RationalQuadratic, Gaussian)
-def _rational_quadratic(kernel: RationalQuadratic, measure: Gaussian | Uniform) -> Formulas:
-    """Return the integrals of the rational quadratic kernel against a Gaussian or a box."""
-    return radial(kernel, measure)
 
 
 def as_squared_exponentials(kernel: Stationary) -> Sum:
