@@ -109,11 +109,7 @@ def directional_gram(
             matrix[at], change[at] = pairs.bumps(lengthscale, slopes, True)
             matrix[at] += sizes[0] * pairs.linear
             matrix[at] += sizes[1] * pairs.quadratic
-        changes = list(zip((1.0, *sizes), (change, *trends), strict=True))
-        return matrix, Changes(
-            lambda weights: np.array([size * np.vdot(weights, each) for size, each in changes]),
-            lambda vectors: np.stack([size * (each @ vectors) for size, each in changes]),
-        )
+        return matrix, Changes.of([1.0, *sizes], [change, *trends])
 
     return of
 

@@ -63,11 +63,12 @@ class Changes:
     times: Callable[[np.ndarray], np.ndarray]
 
     @classmethod
-    def of(cls, changes: np.ndarray) -> Changes:
-        """Make the record from ``changes``, the derivatives (P, N, N) as matrices."""
+    def of(cls, sizes: Sequence[float], matrices: Sequence[np.ndarray]) -> Changes:
+        """Make the record from P ``sizes`` times ``matrices`` (N, N), which are the derivatives."""
+        pairs = list(zip(sizes, matrices, strict=True))
         return cls(
-            lambda weights: np.array([np.vdot(weights, change) for change in changes]),
-            lambda vectors: changes @ vectors,
+            lambda weights: np.array([size * np.vdot(weights, each) for size, each in pairs]),
+            lambda vectors: np.stack([size * (each @ vectors) for size, each in pairs]),
         )
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
@@ -245,7 +246,7 @@ def _constant(kernel: Constant, observed: Functional) -> Gram:
                 lambda vectors: np.broadcast_to(variance * vectors.sum(0), (1, *vectors.shape)),
             )
         matrix = np.outer(variance * of_values, of_values)
-        return matrix, Changes.of(matrix[None])
+        return matrix, Changes.of([1.0], [matrix])
 
     return gram
 

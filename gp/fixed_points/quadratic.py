@@ -24,13 +24,7 @@ def _of_trend(x: np.ndarray, m: int) -> Gram:
     def gram(changed: QuadraticTrend) -> tuple[np.ndarray, Pullback]:
         b1, b2 = changed.linear, changed.quadratic
         matrix = b1 * both if b1 == b2 else b1 * linear + b2 * quadratic
-
-        def pullback(weights: np.ndarray) -> np.ndarray:
-            return np.array([b1 * np.vdot(weights, linear), b2 * np.vdot(weights, quadratic)])
-
-        return matrix, Changes(
-            pullback, lambda vectors: np.stack([b1 * (linear @ vectors), b2 * (quadratic @ vectors)])
-        )
+        return matrix, Changes.of([b1, b2], [linear, quadratic])
 
     return gram
 

@@ -142,17 +142,13 @@ def components_gram(
     halved = 0.5 * np.einsum("nd,nd->n", scaled, scaled)
     distances = np.maximum(2.0 * (halved[:, None] + halved - scaled @ scaled.T), 0.0)
 
-    fixed = np.stack(components)
-
     def gram(psi: np.ndarray) -> tuple[np.ndarray, Pullback]:
         lengthscale, *sizes = np.exp(psi)
-        changes = np.empty((1 + len(fixed), *distances.shape))
-        stretched = np.divide(distances, lengthscale**2, out=changes[0])
+        stretched = distances / lengthscale**2
         matrix = np.exp(-0.5 * stretched)
         stretched *= matrix
-        np.multiply(fixed, np.array(sizes)[:, None, None], out=changes[1:])
-        for change in changes[1:]:
-            matrix += change
-        return matrix, Changes.of(changes)
+        for size, component in zip(sizes, components, strict=True):
+            matrix += size * component
+        return matrix, Changes.of([1.0, *sizes], [stretched, *components])
 
     return gram

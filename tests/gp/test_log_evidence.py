@@ -182,7 +182,7 @@ def log_posterior(known=None):
 
     def gram(psi):
         parts = np.exp(psi)[:, None, None] * np.stack(PARTS[:2])
-        return parts.sum(0), Changes.of(parts)
+        return parts.sum(0), Changes.of(np.ones(len(parts)), parts)
 
     return LogPosterior(gram, NOISE, Y, PRIOR, BASES["constant"], "marginal", noise_fitted=True, known=known)
 
