@@ -419,8 +419,6 @@ def unstated_noise(variances: np.ndarray) -> tuple[str, ...]:
 def understated_noise(gain: float, factor: float, stated: float) -> tuple[str, ...]:
     """The reason that values vary by more than their noise, whose sd was ``stated``; () where they do not.
 
-    With the right noise none of 400 runs of `vbmc` gained 4 nats, nor of 162 of `fit` one that converged.
-
     Parameters
     ----------
     gain : of the log evidence of a surrogate, nats, by noise of ``factor`` times that sd. stated : the sd.

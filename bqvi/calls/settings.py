@@ -13,8 +13,7 @@ class ClimbSettings:
     """A climb of the log joint (:mod:`climb`)."""
 
     first_radius: float = 0.25
-    """The first radius of COBYQA's trust region, an eighth of the width of the plausible box [-1, 1]^D. With
-    .125 1.05 and 1.2, with .5 .99 and 1.3."""
+    """The first radius of COBYQA's trust region, an eighth of the width of the plausible box [-1, 1]^D."""
     most_of_values: tuple[int, int] = (8, 10)
     """A climb from values alone visits 8 D + 10 points at most."""
     patience_of_values: tuple[int, int] = (1, 2)
@@ -114,8 +113,7 @@ class CliffSettings:
     above: int = 4
     """The least number of values above a cliff."""
     above_a_floor: int = 2
-    """The least number above a cliff below which values are about equal: of 221 sets with one to five values
-    above a floor 207 are found, with 3 141, with 1 all."""
+    """The least number above a cliff below which values are about equal."""
 
 
 CHECK, CLIMB, LAPLACE = GradientCheckSettings(), ClimbSettings(), LaplaceSearchSettings()

@@ -15,7 +15,7 @@ from bqvi.arguments import Apart, AtLeast, one_of
 from bqvi.calls import HERE, Run, TargetModel
 from bqvi.families.family import Distribution
 from bqvi.gradients import BayesianQuadrature, Estimator
-from bqvi.inference import starting
+from bqvi.inference import beginning
 from bqvi.inference.beginning import searches
 from bqvi.inference.choices import (
     METHODS,
@@ -58,7 +58,7 @@ def fit(
     schedule: Schedule | None = None,
     geometry: Geometry | None = None,
     samples: int | None = None,
-    family: Annotated[str, one_of(starting.FAMILIES)] = "full",
+    family: Annotated[str, one_of(beginning.FAMILIES)] = "full",
     start_from: str | Distribution = "k-means++",
     starts: Annotated[int, AtLeast(1)] = 1,
     steps: Annotated[int | None, AtLeast(0)] = None,
@@ -181,7 +181,7 @@ def fit(
         raise ValueError(f"starts is {starts}; several starts cannot be given")
     rng = generator(seed)
     generators = rng.spawn(starts) if starts > 1 else [rng]
-    qs = [starting.starting_q(problem, start_from, family, one) for one in generators]
+    qs = [beginning.starting_q(problem, start_from, family, one) for one in generators]
     begins = searches(problem, qs[0], isinstance(start_from, str) and starts == 1)
     problem = with_natural_steps(problem, qs[0], geometry, schedule, begins)
     first = [replace(start(problem, q, one), begins=begins) for q, one in zip(qs, generators, strict=True)]

@@ -44,7 +44,7 @@ from bqvi.gradients.evaluations import caller_of, differentiable, is_as_stated
 from bqvi.gradients.gradient import Anchor
 from bqvi.gradients.settings import DESIGN
 from bqvi.gradients.whitened import WhitenedFrame
-from bqvi.inference.beginning import begins, begun
+from bqvi.inference.beginning import begins, begun, why_singular
 from bqvi.inference.choices import identity
 from bqvi.inference.convergence import Settled, has_converged, is_tested, judged, tried
 from bqvi.inference.geometry import Geometry
@@ -54,7 +54,6 @@ from bqvi.inference.remaining_gain import evaluations_for, gain_is_tested, has_n
 from bqvi.inference.result import Fit
 from bqvi.inference.schedules import Constant
 from bqvi.inference.settings import BEGINNING, GAIN
-from bqvi.inference.starting import why_singular
 from bqvi.inference.state import LoopProblem, LoopState, TraceRow, with_unused
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows

@@ -111,10 +111,8 @@ class RobbinsMonro(StepSizes):
 
     The sum grows slowly: with the default of 'sngd' (kappa = 0.7, tau = 10), 20,000 steps add up to 58, and
     to first order q is then as near to the optimum as after 58 passes of coordinate ascent. Where components
-    overlap this is not enough: with 120 data and four components the run ends .025 nats below the optimum,
-    and 58 passes end .040 below. The gap is remaining distance and not noise of mini-batches, which one pass
-    would remove: three further passes reduce it by a quarter. A larger ``scale`` or a smaller ``kappa``
-    helps, or some passes of "cavi" that start from q.
+    overlap this is not enough: a larger ``scale`` or a smaller ``kappa`` helps, or some passes of "cavi" that
+    start from q.
 
     Parameters
     ----------

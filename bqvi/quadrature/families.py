@@ -78,8 +78,7 @@ class MeasureChart(Protocol):
 class AffineChart:
     """v = R^T u.
 
-    `gp.measures.AffineMap` is not used, as it solves with its matrix: at n = 200 points in D = 10 a product
-    with R takes 2.5 microseconds, a solve 31.
+    `gp.measures.AffineMap` is not used, as it solves with its matrix, in twelve times the time of a product.
 
     Attributes
     ----------

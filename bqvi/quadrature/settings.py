@@ -196,4 +196,4 @@ PEAK_KERNEL = PeakKernelSettings()
 PRECISE = Effort(climbs=2, iterations=40, precision=1e-5, settled=1e-5, screens=True)
 """Effort of the last fit."""
 ROUGHLY = Effort(climbs=1, iterations=20, precision=1e-4, settled=1e-2, screens=False)
-"""Effort of other fits. A second climb took 1 to 32 % of all evaluations of the evidence."""
+"""Effort of other fits."""

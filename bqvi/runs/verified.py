@@ -20,15 +20,12 @@ class VerifySettings:
 
     same: float = 1e-6
     """The largest difference of exact values, relative to their size and range, as due to other threads or
-    another machine. Log likelihoods summed in another order or by two threads, of 100 to 100,000 data, differ
-    by 1e-7 in single precision and 4e-16 in double precision; with one datum less of 10,000 they differ by
-    4e-5, of 100,000 by 2.5e-6 (medians)."""
+    another machine."""
     sds: float = 7.0
     """The largest difference of noisy values, in sds: one false alarm in 10^11 normal values."""
     rounded: float = 1e-3
     """The largest difference from exact values that a user gives besides, in nats of a log density, otherwise
-    relative to their range. Where a posterior's sds are a thousandth of its mean, a theta in single precision
-    changes log densities by 1e-4."""
+    relative to their range."""
 
 
 _VERIFY = VerifySettings()

@@ -16,9 +16,9 @@ from bqvi.arguments import Above, AtLeast, Such, checked, one_of
 from bqvi.arrays import add, scale
 from bqvi.calls import Run
 from bqvi.gradients.settings import STOCHASTIC
+from bqvi.inference.beginning import in_family
 from bqvi.inference.fit import fit
 from bqvi.inference.schedules import RobbinsMonro
-from bqvi.inference.starting import in_family
 from bqvi.models.components import STARTS
 from bqvi.models.conjugate import settled, update_target
 from bqvi.models.weighted import Weighted, weighted

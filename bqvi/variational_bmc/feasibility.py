@@ -24,8 +24,6 @@ p) there, with x the distance along the way, a move by this deviation changes th
 as P is proportional to p(feasible). Moves beside different failures are independent, so that their squares
 are added; the mass about isolated failures may be missing as a whole. The result is part of the standard
 deviation of the log evidence, and the next evaluation is made where the uncertain mass is large.
-
-That of `bqvi.gradients.feasibility`, a logistic regression, has three times the errors at edges.
 """
 
 from __future__ import annotations

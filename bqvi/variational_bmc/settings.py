@@ -106,8 +106,7 @@ class ScalingSettings:
     often: float = 1.4
     """The growth of the evaluations after which another map is tried."""
     before_convergence: float = 1.1
-    """This growth in a run that may soon converge: without it two funnels in five dimensions, boxes 2000 and
-    3000, converged with the log evidence .18 and .11 too low."""
+    """This growth in a run that may soon converge."""
     unlike: float = 0.1
     """The change of the logarithm of a scale, as sd over draws, from which a further map is tried at once."""
 
@@ -236,13 +235,11 @@ class FeasibilitySettings:
 class ExplorationSettings:
     """Sobol points and climbs before convergence (`exploration`).
 
-    They were chosen on three Gaussians in boxes of 2, 4 and 6 dimensions and on 20 Gaussians in the plane.
-
     Attributes
     ----------
     points : half of what is left of the budget may be explored, and this many points.
     share, margin : a value is explained where it exceeds the known modes' density by less than this share of
-        its depth and these nats. With a share of .3 a narrow mode beside a wide one was missed.
+        its depth and these nats.
     without_mode : the number of climbs without a mode, one more for each known mode beyond the first, after
         which no further climb is begun, for each ``points`` points; points from which no climb was begun
         count like those from which one was.

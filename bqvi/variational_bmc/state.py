@@ -146,7 +146,7 @@ class State:
         depth below the best value, in nats, from which values are given noise.
     mean, covariance : the moments of the posterior, in the coordinates y of the frame.
     within : the pooled covariance within its modes there (:func:`exploration.pooled_within`), or None.
-    floor : see `moments.PosteriorMoments`.
+    floor : see `correction.PosteriorMoments`.
     fitted_at : the number of evaluations when hyperparameters were last fitted.
     given : the number of evaluations made before the run and given to it.
     scaled_at : the number of evaluations when another map of scales was last tried.

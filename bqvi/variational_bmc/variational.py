@@ -29,9 +29,8 @@ from gp.low_discrepancy import normal_sobol
 class DiagonalMixture:
     """A mixture of K diagonal Gaussians: weights (K,), means (K, D) and sds ``scales`` (K, D).
 
-    The density is computed by two matrix products, as covariances are diagonal. To construct and evaluate it
-    at 512 points with K = 20, D = 4 takes .05 ms, where `gp.measures.GaussianMixture` takes .65 ms; at 200
-    points with K = 20, D = 10 .03 and .54 ms. Each step of L-BFGS constructs a new mixture.
+    The density is computed by two matrix products, as covariances are diagonal: in less than a tenth of the
+    time of `gp.measures.GaussianMixture`, and each step of L-BFGS constructs a new mixture.
     """
 
     weights: np.ndarray

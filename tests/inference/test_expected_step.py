@@ -9,7 +9,7 @@ import pytest
 
 import bqvi
 from bqvi.gradients import Batch, Conjugate
-from bqvi.inference.starting import in_family
+from bqvi.inference.beginning import in_family
 from bqvi.models import (
     DirichletProcessMixture,
     DirichletWeights,
