@@ -157,32 +157,6 @@ def test_an_interrupt_in_a_metric_loses_nothing(name, at):
     assert_identical(run(name, record=1, metrics={"size": lambda q: 0.0}, resume=partial), expected)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("the simulator is out")])
-@pytest.mark.parametrize("method", ["score", "pathwise", "iwae", "dreg"])
-def test_a_log_joint_that_fails_at_a_call_loses_nothing(error, method):
-    def fit(trip, **changes):
-        model = LogJoint(lambda theta: (trip(), -((theta - 1.0) ** 2).sum(-1))[1], 2)
-        choices = {"record": bqvi.Record(100, elbo_samples=32), "start_from": START} | changes
-        return bqvi.fit(model, method=method, steps=9, seed=1, **choices)
-
-    expected = fit(lambda: None)
-    kind = bqvi.RunInterrupted if isinstance(error, KeyboardInterrupt) else bqvi.RunError
-    with pytest.raises(kind) as caught:
-        fit(Trip(error, 6))  # the first record is a call, and each step another
-    partial = caught.value.result()
-    assert partial.state.iteration == 4
-    if kind is bqvi.RunError:
-        assert (
-            "failed at iteration 4: EvaluationError: the log joint raised ValueError: the simulator"
-            in str(caught.value)
-        )
-        assert "The mean over draws of q has no place for a draw without a value" in str(caught.value)
-        assert caught.value.__cause__.__cause__ is error
-    found = fit(lambda: None, resume=partial)
-    for a, b in zip(found.q.natural, expected.q.natural, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("method", ["score", "pathwise", "iwae", "dreg"])
 def test_a_log_joint_that_is_not_finite_stops_the_run_with_what_it_has(bad, method):
