@@ -1,9 +1,10 @@
 """Maximisation of the user's log joint ("climb"), and Laplace's Gaussian at the mode that a climb reaches.
 
     x  ->  its row among the evaluations, made if it is new  ->  -value, -gradient  ->  the optimiser  ->  x
-                                                             ->  `Ends`, `within`   ->  the end
+                                                             ->  gain, `within`     ->  the end
 
-The optimiser is L-BFGS where there are gradients, and COBYQA (Ragonneau and Zhang 2024) for values alone.
+The optimiser is L-BFGS where there are gradients (`climb`), and for values alone the mean of a Gaussian
+process in a trust region (`climb_by_values`).
 
     the start  ->  a climb from it  ->  the curvature at the mode  ->  Newton steps
     `LaplaceSearch`
@@ -18,6 +19,8 @@ its start and looks up all points that have been evaluated, so that only the eva
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,10 +29,12 @@ from typing import Protocol
 import numpy as np
 import scipy.optimize
 
-from bqvi.calls.settings import CLIMB, LAPLACE, LaplaceSearchSettings
+import gp
+from bqvi.calls.settings import LAPLACE, LaplaceSearchSettings
 from bqvi.calls.table import AsksError, Evaluations, rows_of
 from gp.laplace import LaplaceGaussian
 from gp.low_discrepancy import scrambled_sobol
+from gp.observations import Gradients
 
 _WORST = 1e10
 """The objective of the optimiser at a point where the log joint failed, in nats."""
@@ -58,38 +63,6 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class Ends:
-    """The criterion by which a climb ends.
-
-    Attributes
-    ----------
-    most : the largest number of points that it visits.
-    gain : the rise of its best value, in nats, without which it ends.
-    patience : the number of latest points over which the rise is taken; 0 for the optimiser's latest step,
-        of one or more points.
-    least : the number of points before this criterion is applied.
-    """
-
-    most: int
-    gain: float
-    patience: int = 0
-    least: int = 0
-
-    @classmethod
-    def of_values(cls, dimension: int, gain: float) -> Ends:
-        """From values alone D + 2 points that gain little end a climb, which visits at most 8 D + 10."""
-        of_values = (CLIMB.most_of_values, CLIMB.patience_of_values, CLIMB.least_of_values)
-        visits, patience, least = (each * dimension + beside for each, beside in of_values)
-        return cls(visits, gain, patience, least)
-
-    def after(self, best: list[float], failed: bool) -> bool:
-        """Whether the climb ends after points with these best values; ``failed`` is of the last point."""
-        n = len(best)
-        still = 0 < self.patience < n and n > self.least and best[-1] - best[-1 - self.patience] < self.gain
-        return n >= self.most or (still and not failed)
-
-
-@dataclass(frozen=True)
 class ClimbResult:
     """The result of a climb.
 
@@ -109,106 +82,144 @@ class ClimbResult:
 def climb(
     run: Evaluating,
     start: np.ndarray,
-    ends: Ends,
-    within: Callable[[np.ndarray], bool] | None = None,
-    first: float | None = None,
+    most: int,
+    gain: float,
+    within: Callable[[np.ndarray], bool] = lambda x: False,
+    first: float = 1.0,
 ) -> ClimbResult:
-    """Climb from ``start`` (D,), a point that has been evaluated.
+    """Climb along gradients from ``start`` (D,), a point that has been evaluated.
 
     Parameters
     ----------
-    run : the source of evaluations. ends : the criterion by which the climb ends.
+    run : the source of evaluations. most : the largest number of points that the climb visits.
+    gain : the rise, nats, without which a step of one or more points ends it.
     within : a function of a point (D,) with a finite value that returns whether the climb may end there.
-    first : the length of the first step, or first radius without gradients; None for 1 at most, or
-        `ClimbSettings.first_radius`.
+    first : the largest length of the first step; 1 in the place of 0.
 
     Raises
     ------
     AsksError
         ``run`` is an `Asking`, and the next point has no value yet.
     """
-    unit = first or (1.0 if run.made.gradients is not None else CLIMB.first_radius)
-    under_way = _Climb(run, ends, within, start, unit)
-    options = {} if under_way.gradients else {"initial_tr_radius": 1.0}
-    ended = "gain"
+    rows, new, last = list[int](), 0, np.inf
+
+    def objective(z: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal new
+        x = start + unit * z
+        row, is_new = row_of(run, x)
+        if row < 0:
+            raise _EndedError("room")
+        new += is_new
+        made = run.made
+        if not made.failed[row] and within(x):
+            raise _EndedError("within")
+        rows.append(row)
+        if len(rows) >= most:
+            raise _EndedError("gain")
+        if made.gradients is None or not made.good[row]:
+            return _WORST, np.zeros_like(x)
+        return -float(made.values[row]), -unit * made.gradients[row]
+
+    def stepped(intermediate_result: scipy.optimize.OptimizeResult) -> None:
+        nonlocal last
+        if last - intermediate_result.fun < gain:
+            raise _EndedError("gain")
+        last = intermediate_result.fun
+
+    unit, ended = first or 1.0, "gain"
     try:
-        scipy.optimize.minimize(  # type: ignore[call-overload]  # stubs lack the option
-            under_way.objective,
-            np.zeros_like(start),
-            jac=under_way.gradients,
-            method="L-BFGS-B" if under_way.gradients else "COBYQA",
-            callback=under_way.stepped if under_way.gradients and not ends.patience else None,
-            options=options,
+        scipy.optimize.minimize(
+            objective, np.zeros_like(start), jac=True, method="L-BFGS-B", callback=stepped
         )
     except _EndedError as end:
         ended = str(end)
-    return ClimbResult(tuple(under_way.rows), under_way.new, ended)
+    return ClimbResult(tuple(rows), new, ended)
+
+
+def climb_by_values(
+    run: Evaluating,
+    start: np.ndarray,
+    known: int,
+    gain: float,
+    radius: float,
+    noise_sd: float = 0.0,
+    within: Callable[[np.ndarray], bool] = lambda x: False,
+) -> ClimbResult:
+    """Climb from ``start`` (D,), without gradients, by the mean of a Gaussian process in a trust region.
+
+    The process is fitted to the depths at the nearest evaluations, with noise of a hundredth of each. Where
+    its mean is lowest, in a box around the highest point of the climb, f is evaluated next. The box doubles
+    where that point is higher and at a face of the box, and halves where it is not higher (Eriksson et al.
+    2019, with the mean in the place of draws). It reaches at most half of the way to evaluations ``within``,
+    so that it does not leap over a valley.
+
+    Parameters
+    ----------
+    run, start, within : as of `climb`.
+    known : the number of evaluations before the climb, which with its own points determine it.
+    gain : the rise, nats, without which 2 D + 2 points end the climb.
+    radius : the distance from the start to the corners of the first box.
+    noise_sd : the standard deviation of the values' noise, nats.
+    """
+    dimension = len(start)
+    rows, new, still, best = [int(rows_of(run.made.points, start[None])[0])], 0, 0, start
+    height, radius = float(run.made.values[rows[0]]), radius / math.sqrt(dimension)
+    ends = np.array([x for x in run.made.points[:known] if within(x)])
+    while still < 2 * dimension + 2:
+        if len(ends):
+            radius = min(radius, 0.5 * float(np.abs(ends - best).max(1).min()))
+        made = run.made[np.union1d(np.arange(known), rows)]
+        x = _lowest(made[~made.failed], best, radius, noise_sd)
+        row, is_new = row_of(run, x)
+        if row < 0:
+            return ClimbResult(tuple(rows), new, "room")
+        new += is_new
+        value = -np.inf if run.made.failed[row] else float(run.made.values[row])
+        if np.isfinite(value) and within(x):
+            return ClimbResult(tuple(rows), new, "within")
+        rows.append(row)
+        still = 0 if value > height + gain else still + 1
+        if value > height:
+            radius *= 2.0 if np.abs(x - best).max() > 0.9 * radius else 1.0
+            best, height = x, value
+        else:
+            radius *= 0.5
+    return ClimbResult(tuple(rows), new, "gain")
+
+
+def _lowest(made: Evaluations, x: np.ndarray, radius: float, noise_sd: float) -> np.ndarray:
+    """The point (D,) of the box around x where a process fitted to the nearest evaluations is lowest."""
+    dimension = len(x)
+    near = np.argsort(np.square(made.points - x).sum(1), kind="stable")[: 10 * dimension + 20]
+    depths = made.values.max() - made.values[near]
+    noise = np.square(np.maximum(noise_sd, 0.01 * (1.0 + depths)))  # deep values count less
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        process = gp.fit(made.points[near], depths, noise=noise, n_starts=1)
+
+    def objective(z: np.ndarray) -> tuple[float, np.ndarray]:
+        return float(process.mean(z[None])[0]), np.asarray(process.mean(Gradients(z[None])))
+
+    box = x + radius * (2.0 * scrambled_sobol(dimension, 256, 0) - 1.0)
+    first, bounds = box[int(process.mean(box).argmin())], scipy.optimize.Bounds(x - radius, x + radius)
+    found = scipy.optimize.minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds)
+    return np.asarray(found.x)
+
+
+def row_of(run: Evaluating, x: np.ndarray) -> tuple[int, bool]:
+    """The row of x (D,), and whether it is new; the row is -1 where the budget allows no evaluation."""
+    row = int(rows_of(run.made.points, x[None])[0])
+    if row >= 0:
+        return row, False
+    return (len(run.made) - 1, True) if run.evaluate(x[None].copy()) else (-1, False)
 
 
 class _EndedError(Exception):
-    """Ends an optimiser from within its objective."""
-
-
-class _Climb:
-    def __init__(
-        self,
-        run: Evaluating,
-        ends: Ends,
-        within: Callable[[np.ndarray], bool] | None,
-        start: np.ndarray,
-        unit: float,
-    ) -> None:
-        self._run, self._ends, self._within = run, ends, within
-        self._start, self._unit = start, unit
-        self.gradients = run.made.gradients is not None
-        self.rows: list[int] = []
-        self.new = 0
-        self._best: list[float] = []
-        self._last = np.inf
-
-    def objective(self, z: np.ndarray) -> tuple[float, np.ndarray] | float:
-        """-value, and -gradient where there are gradients, at steps z (D,) from the start in the unit."""
-        x = self._start + self._unit * z
-        row = self._row(x)
-        made = self._run.made
-        failed = bool(made.failed[row])
-        if self._within is not None and not failed and self._within(x):
-            raise _EndedError("within")
-        self.rows.append(row)
-        self._best.append(max([float(made.values[row]), *self._best[-1:]]))
-        if self._ends.after(self._best, failed):
-            raise _EndedError("gain")
-        if made.gradients is None:
-            return _WORST if failed else -float(made.values[row])
-        return (
-            (-float(made.values[row]), -self._unit * made.gradients[row])
-            if made.good[row]
-            else (_WORST, np.zeros_like(x))
-        )
-
-    def _row(self, x: np.ndarray) -> int:
-        """The row of x (D,), which is evaluated if it is new."""
-        row = int(rows_of(self._run.made.points, x[None])[0])
-        if row < 0:
-            if not self._run.evaluate(x[None].copy()):
-                raise _EndedError("room")
-            self.new += 1
-            row = len(self._run.made) - 1
-        return row
-
-    def stepped(self, intermediate_result: scipy.optimize.OptimizeResult) -> None:
-        """End the climb once a step gains little."""
-        if self._last - intermediate_result.fun < self._ends.gain:
-            raise _EndedError("gain")
-        self._last = intermediate_result.fun
+    """Ends an optimiser from within its objective, or the search."""
 
 
 _FLAT = 1e-8
 """The curvature below which the log joint counts as flat."""
-
-
-class _EndError(Exception):
-    """Raised to end the search."""
 
 
 class LaplaceSearch:
@@ -243,7 +254,7 @@ class LaplaceSearch:
         log joint is finite nowhere, or the budget ends first, it is the identity.
         """
         before, measured = len(self.made), False
-        with suppress(_EndError):
+        with suppress(_EndedError):
             self._explore()
             self._modes = [self._climbed(int(self._design[np.argmax(self.made.values[self._design])]))]
             left = room - (len(self.made) - before)
@@ -258,7 +269,7 @@ class LaplaceSearch:
     def refined(self, other: LaplaceSearch) -> tuple[np.ndarray, np.ndarray]:
         """The mode (D,), by Newton steps from the start with the covariance (D, D) of another search."""
         self._gaussian, self._curved = other._gaussian, other._curved
-        with suppress(_EndError):
+        with suppress(_EndedError):
             self._modes = [int(self.rows(self._start[None])[0])]
             self._newton()
         return self._approximation()
@@ -278,7 +289,7 @@ class LaplaceSearch:
         found = rows_of(self.made.points, points)
         if (found < 0).any():
             if not self.evaluate(points[found < 0]):
-                raise _EndError
+                raise _EndedError
             found = rows_of(self.made.points, points)
         return found
 
@@ -332,15 +343,15 @@ class LaplaceSearch:
             more = self._start + size * cube[part * count : (part + 1) * count]
             self._design = np.concatenate([self._design, self.rows(more)])
         if self.made.failed[self._design].all():
-            raise _EndError
+            raise _EndedError
 
     def _climbed(self, row: int) -> int:
         """The row of the best point of a climb from ``row``."""
-        dimension, settings = len(self._start), self._settings
-        by_slopes = self.made.gradients is not None
-        # a climb with gradients goes on after a point that gains little: a mode need not be a typical point
-        ends = Ends(3 * dimension + 15, settings.gain) if by_slopes else Ends.of_values(dimension, 0.5)
-        rows = climb(self, self.made.points[row], ends).rows
+        start, dimension = self.made.points[row], len(self._start)
+        if self.made.gradients is None:
+            rows = climb_by_values(self, start, 0, 0.5, 0.5 * math.sqrt(dimension)).rows
+        else:
+            rows = climb(self, start, 3 * dimension + 15, self._settings.gain).rows
         return rows[int(np.argmax(self.made.values[list(rows)]))]
 
     def _newton(self) -> None:

@@ -9,20 +9,6 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class ClimbSettings:
-    """A climb of the log joint (:mod:`climb`)."""
-
-    first_radius: float = 0.25
-    """The first radius of COBYQA's trust region, an eighth of the width of the plausible box [-1, 1]^D."""
-    most_of_values: tuple[int, int] = (8, 10)
-    """A climb from values alone visits 8 D + 10 points at most."""
-    patience_of_values: tuple[int, int] = (1, 2)
-    """D + 2 points that gain little end a climb from values alone; COBYQA's model has 2 D + 1 points."""
-    least_of_values: tuple[int, int] = (2, 2)
-    """2 D + 2 points are visited before that criterion is applied."""
-
-
-@dataclass(frozen=True)
 class GradientCheckSettings:
     """The check that given gradients are those of the values (:mod:`gradient_check`)."""
 
@@ -116,6 +102,6 @@ class CliffSettings:
     """The least number above a cliff below which values are about equal."""
 
 
-CHECK, CLIMB, LAPLACE = GradientCheckSettings(), ClimbSettings(), LaplaceSearchSettings()
+CHECK, LAPLACE = GradientCheckSettings(), LaplaceSearchSettings()
 INTERVALS, DENSITY, SELECTION = IntervalSettings(), DensitySettings(), SelectionSettings()
 CLIFFS = CliffSettings()

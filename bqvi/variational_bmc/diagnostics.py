@@ -376,11 +376,10 @@ def _about_box(posterior: Posterior) -> list[str]:
     warnings = []
     for position, name in enumerate(coordinates.free_names):
         off = abs(centre[position]) > 2.0 + sd[position]
-        wide, narrow = sd[position] > 3.0, sd[position] < 0.02
-        if off or wide or narrow:
+        if off or sd[position] > 3.0:
             i = coordinates.free[position]
             ends = posterior.unconstrained.quantiles([0.05, 0.95])[:, i]
-            what = "outside of" if off else ("much wider than" if wide else "much narrower than")
+            what = "outside of" if off else "much wider than"
             warnings.append(
                 f"The posterior of {name} is {what} its plausible interval: another run with "
                 f"[{ends[0]:.4g}, {ends[1]:.4g}] would start nearer."

@@ -32,7 +32,7 @@ from scipy.spatial import cKDTree
 from acquisition.conditioned import ConditionedPool, greedy
 from acquisition.pointwise.quantile_range import log_remaining_range
 from bqvi.calls import AsksError, Evaluations
-from bqvi.calls.climb import Asking, Ends, climb
+from bqvi.calls.climb import Asking, climb
 from bqvi.importance import resampled
 from bqvi.variational_bmc.correction import Correction
 from bqvi.variational_bmc.frame_selection import evaluated_box
@@ -274,7 +274,7 @@ def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
     if made.gradients is None or made.failed[0]:
         return None
     try:
-        climb(Asking(made), made.points[0], Ends(most, EXPLORATION.gain))
+        climb(Asking(made), made.points[0], most, EXPLORATION.gain)
     except AsksError as asks:
         return asks.points[0]
     return _in_a_new_direction(made)
