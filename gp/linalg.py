@@ -165,7 +165,7 @@ def cholesky(matrix: Array, scale: Array | None = None, jitter: float = 0.0) -> 
     rounding = float(xp.finfo(matrix.dtype).eps)
     last = max(jitter, min(LAST_JITTER * rounding, _LARGEST_JITTER))
     while jitter <= last:
-        lower = _lower(matrix) if jitter == 0 else _lower(_raised(matrix, jitter * scale), overwrite=True)
+        lower = _lower(matrix) if jitter == 0 else _lower(raised(matrix, jitter * scale), overwrite=True)
         if lower is not None and is_sound(lower, scale):
             return Factor(lower, jitter)
         if not largest > 0:
@@ -200,7 +200,7 @@ def extend(factor: Factor, cross: Array, corner: Array) -> Factor:
     new = factor.solve(cross).T  # B^T
     scale = xp.linalg.diagonal(corner)
     if factor.jitter > 0:
-        corner = _raised(corner, factor.jitter * scale)
+        corner = raised(corner, factor.jitter * scale)
     schur = cholesky(corner - new @ new.T, scale)
     if not extension_is_sound(factor, new, schur.lower, scale):
         raise NotPositiveDefiniteError(
@@ -303,14 +303,14 @@ def _lower(matrix: Array, overwrite: bool = False) -> Array | None:
         return None
 
 
-def _raised(matrix: Array, values: Array) -> Array:
-    """Return a copy of the matrix with ``values`` added to its diagonal."""
-    xp = namespace(values)
+def raised(matrix: Array, values: Array, overwrite: bool = False) -> Array:
+    """Return the matrix with ``values``, (n,) or a number, added to its diagonal; or ``overwrite`` it."""
     if is_torch(matrix):
-        return matrix + xp.eye(values.shape[0], dtype=values.dtype, device=values.device) * values
-    raised = np.array(matrix)
-    np.einsum("ii->i", raised)[:] += values
-    return raised
+        eye = namespace(matrix).eye(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
+        return matrix + eye * as_like(values, matrix)
+    matrix = matrix if overwrite and matrix.flags.writeable else np.array(matrix)
+    np.einsum("ii->i", matrix)[:] += values
+    return matrix
 
 
 def _explanation(matrix: Array, largest: float, jitter: float) -> str:

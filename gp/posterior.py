@@ -28,7 +28,7 @@ from gp.expectation.posterior_expectation import kernel_sum
 from gp.grams import blocks_of, pieces
 from gp.integrals import Integral, Integrals, JointIntegral, require_space, without_rounding
 from gp.kernels.base import Kernel, differentiable
-from gp.linalg import Factor, NotPositiveDefiniteError, cholesky, extend, sample_gaussian
+from gp.linalg import Factor, NotPositiveDefiniteError, cholesky, extend, raised, sample_gaussian
 from gp.means import Mean
 from gp.measures import Measure
 from gp.observations import (
@@ -361,14 +361,7 @@ def _with_noise(matrix: Array, observed: Functional, noise: Array) -> Array:
     if isinstance(noise, float) and noise == 0:
         return matrix
     common = isinstance(noise, float) and _only_values(observed)
-    variances = noise if common else _noise_variances(observed, noise)
-    if not is_torch(matrix):
-        matrix = matrix if matrix.flags.writeable else matrix.copy()
-        np.einsum("ii->i", matrix)[:] += variances
-        return matrix
-    return matrix + namespace(matrix).eye(
-        matrix.shape[0], dtype=matrix.dtype, device=matrix.device
-    ) * as_like(variances, matrix)
+    return raised(matrix, noise if common else _noise_variances(observed, noise), overwrite=True)
 
 
 def _squares(columns: Array) -> Array:

@@ -74,6 +74,12 @@ class Derivatives:
     k_xy: Array
 
 
+def of_rank_one(a: Array, b: Array, slope_a: Array, slope_b: Array) -> Derivatives:
+    """Return those of a(x) b(y): values a (n,), b (m,), gradients slope_a (n, D), slope_b (m, D)."""
+    k_x, k_y = slope_a[:, :, None] * b, a[:, None, None] * slope_b
+    return Derivatives(a[:, None] * b, k_x, k_y, slope_a[:, :, None, None] * slope_b)
+
+
 def of_columns(k: Array, scale: Array, slopes: Array, own: Array) -> Derivatives:
     """Return the derivatives of a product over columns, up to a constant.
 

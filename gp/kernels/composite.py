@@ -33,6 +33,7 @@ from gp.kernels.base import (
     Pullback,
     differentiable,
     of_columns,
+    of_rank_one,
 )
 from gp.kernels.stationary import Stationary
 
@@ -273,9 +274,7 @@ class Tilted(OfKernel):
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         a_x, a_y = self.factor(x), self.factor(y)
-        slope_x, slope_y = self.growth * x * a_x[:, None], self.growth * y * a_y[:, None]
-        k_x, k_y = slope_x[:, :, None] * a_y, a_x[:, None, None] * slope_y
-        both = Derivatives(a_x[:, None] * a_y, k_x, k_y, slope_x[:, :, None, None] * slope_y)
+        both = of_rank_one(a_x, a_y, self.growth * x * a_x[:, None], self.growth * y * a_y[:, None])
         return _product(self.kernel.derivatives(x, y), both)
 
     def diagonal_derivatives(self, x: Array) -> Derivatives:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp.arrays import Array
-from gp.kernels.base import Algebra, Derivatives, Differentiable, parameter
+from gp.kernels.base import Algebra, Derivatives, Differentiable, of_rank_one, parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +33,8 @@ class Multiple(Algebra):
         return self.variance * self.function(x) ** 2
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
-        g_x, g_y = self.function(x), self.variance * self.function(y)
-        slope_x, slope_y = self.function.gradient(x), self.variance * self.function.gradient(y)
-        k_x = slope_x[:, :, None] * g_y
-        k_y = g_x[:, None, None] * slope_y
-        return Derivatives(np.outer(g_x, g_y), k_x, k_y, slope_x[:, :, None, None] * slope_y)
+        g, slope = self.variance * self.function(y), self.variance * self.function.gradient(y)
+        return of_rank_one(self.function(x), g, self.function.gradient(x), slope)
 
     def diagonal_derivatives(self, x: Array) -> Derivatives:
         g, slope = self.function(x), self.function.gradient(x)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace
-from gp.kernels.base import Algebra, Derivatives, Homogeneous, Pullback, parameter
+from gp.kernels.base import Algebra, Derivatives, Homogeneous, Pullback, of_rank_one, parameter
 from gp.kernels.stationary import diagonal_matrix
 
 
@@ -33,10 +33,7 @@ class Constant(Homogeneous):
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         xp = namespace(x, y)
-        k = self(x, y)
-        k_x = xp.zeros_like(x)[:, :, None] * xp.ones_like(k[0, :])
-        k_y = xp.ones_like(k)[:, :, None] * xp.zeros_like(x[0, :])
-        return Derivatives(k, k_x, k_y, k_x[:, :, :, None] * xp.ones_like(x[0, :]))
+        return of_rank_one(self.diagonal(x), xp.ones_like(y[:, 0]), xp.zeros_like(x), xp.zeros_like(y))
 
 
 @dataclass(frozen=True, eq=False)
