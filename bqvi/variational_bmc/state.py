@@ -158,7 +158,7 @@ class State:
     tested : the number of evaluations of the record that it tests, or 0.
     coordinates : the coordinates of the parameters; if None, those of a resumed run are not checked.
     cheap : the cheap model, where there is one.
-    held_out : the evaluations that the user gave and the surrogate does not use (:mod:`thorough`), or None.
+    held_out : the evaluations that the user gave and the surrogate does not use (:mod:`result`), or None.
     """
 
     evaluations: Evaluations

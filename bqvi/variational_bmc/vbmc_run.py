@@ -33,7 +33,7 @@ from bqvi.variational_bmc.exploration import Explored, Modes, explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.next_points import batch_size, design, next_step, with_next
-from bqvi.variational_bmc.result import VBMCResult
+from bqvi.variational_bmc.result import VBMCResult, thorough
 from bqvi.variational_bmc.scaling import Scaling, UserUnits
 from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION, NOISE, SCALINGS
 from bqvi.variational_bmc.state import (
@@ -59,7 +59,6 @@ from bqvi.variational_bmc.stopping import (
     verifies,
     with_points,
 )
-from bqvi.variational_bmc.thorough import thorough
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.user_warnings import warn_user_of_each
 

@@ -8,7 +8,7 @@ import pytest
 import bqvi
 from bqvi.calls import given
 from bqvi.calls.table import Evaluations
-from bqvi.variational_bmc.thorough import HeldOut
+from bqvi.variational_bmc.result import HeldOut
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
 FEW = replace(given.SELECTION, rows=40)
