@@ -1,10 +1,7 @@
 """One-dimensional integrals of a stationary kernel k(t), t = x - y, with k(0) = 1.
 
-An embedding of a product over columns consists of these integrals for each column d, as arrays (..., D):
-
-    interval          average of k(x - y) over y in [a, b], and its derivative in x
-    gaussian          E k(x - Y), Y ~ N(m, s^2), and its derivative in x
-    two_intervals     average of k(x - y) over x in [a, b] and y in [c, d]
+An embedding of a product over columns consists of integrals of a `Profile` for each column d, as arrays
+(..., D).
 
 For every stationary kernel two identities are used. The difference of two independent Gaussians is Gaussian,
 so a double integral between Gaussians is ``gaussian`` with the variances added. And with K'' = k, the
