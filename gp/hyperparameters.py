@@ -23,7 +23,7 @@ from gp.checks import as_noise, as_values, require_integer, require_memory, requ
 from gp.grams import on_host, pieces, taken
 from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
-from gp.kernels.parameters import per_column, scaled
+from gp.kernels.parameters import per_column, scaled, unpack
 from gp.means import Constant, Mean
 from gp.observations import Functional, Values, as_functional
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
@@ -368,7 +368,9 @@ def posterior_at(
     """
     problem, vector = hyperparameters.problem, hyperparameters.coordinates.vector(psi)
     solution = problem.objective.evidence(vector)
-    kernel, noise = problem.unpack(vector)
+    learnt = problem.noise is None
+    kernel = unpack(problem.kernel, vector[:-1] if learnt else vector)
+    noise: Any = float(np.exp(vector[-1])) if learnt else problem.noise
     mean, coefficients = problem.mean, solution.coefficients[:, 0]
     mean = mean.with_coefficients(coefficients) if coefficients.size else mean
     if problem.profiled:

@@ -55,12 +55,11 @@ class Integrals:
                 f"{type(function).__name__} has no expectation in closed form: only prior means do (gp.means)"
             )
         values = [function.expectation(m.mean, m.covariance) for m in self.measures]
-        xp = namespace(self.x)
-        return xp.stack(values)
+        return namespace(self.x).stack(values)
 
     def variance(self, kernel: Kernel) -> Array:
-        xp = namespace(self.x)
-        return xp.stack([embed(kernel, m).double() for m in self.measures])
+        values = [embed(kernel, m).double() for m in self.measures]
+        return namespace(self.x).stack(values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,12 +116,6 @@ class EvidenceProblem:
         white = any(parameter.kind == "noise" for parameter in self.kernel.parameters())
         return self.noise is not None and not np.any(self.noise) and not white
 
-    def unpack(self, vector: np.ndarray) -> tuple[Kernel, np.ndarray | float]:
-        """Return kernel and noise for a vector of parameters."""
-        if self.noise is not None:
-            return unpack(self.kernel, vector), self.noise
-        return unpack(self.kernel, vector[:-1]), float(np.exp(vector[-1]))
-
     def smaller(self, size: int, rng: np.random.Generator) -> EvidenceProblem:
         """Return the problem for about ``size`` of the observations: points at random, of each block."""
         n = len(self.y)

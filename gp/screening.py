@@ -15,14 +15,12 @@ import numpy as np
 
 from gp.linalg import NotPositiveDefiniteError, next_jitter
 from gp.problem import EvidenceProblem
-from gp.search import Expansion, Optimum, Search, search, successive_halving
+from gp.search import FAILED, Expansion, Optimum, Search, search, successive_halving
 from gp.settings import FIT
 from gp.units import SearchCoordinates
 
 _RANGE = 12**0.5
 """The range of points that are spread evenly, in their standard deviations."""
-_FAILED = 1e25
-"""Minus the log evidence where a covariance cannot be factorised, nats."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +43,7 @@ class InUnits:
         try:
             value = self.problem.objective.value(self.coordinates.vector(self.scale * psi))
         except NotPositiveDefiniteError:
-            value = -_FAILED
+            value = -FAILED
         return value + self.coordinates.prior.log_density(self.scale * psi)[0] if self.with_prior else value
 
     def expanded(self, psi: np.ndarray) -> Expansion:

@@ -30,7 +30,7 @@ from gp.triangular import lapack
 _FIRST_ITERATIONS, _SHARE = 15, 3
 """Iterations of a climb in the first round of `successive_halving`, twice as many in the next, and so on; one
 climb in so many is continued."""
-_FAILED = 1e25
+FAILED = 1e25
 """Value of points without a finite objective, as the line search of L-BFGS-B needs a finite number."""
 _LEAST_CURVATURE = 1e-3
 """The least decrease of the gradient along a step, over that by the curvature, for a correction."""
@@ -268,9 +268,9 @@ def _quasi_newton(
             try:
                 found = objective.expanded(psi)
             except np.linalg.LinAlgError:
-                return _FAILED, np.zeros_like(psi)
+                return FAILED, np.zeros_like(psi)
         if not np.isfinite(found.value):
-            return _FAILED, np.zeros_like(psi)
+            return FAILED, np.zeros_like(psi)
         excess = (first.value - found.value) / settings.tempered
         if excess <= 1:
             return -found.value, -found.gradient
