@@ -85,10 +85,6 @@ class MarginalPosterior(PosteriorMethods):
         """Return the mean of f at points x (m, D), or of other functionals: (m,)."""
         return self._average([posterior.mean(x) for posterior in self.posteriors])
 
-    def variance(self, x: Array | Functional) -> Array:
-        """Return the variance of f (without noise) at points x (m, D), (m,)."""
-        return self.mean_and_variance(x)[1]
-
     def mean_and_variance(self, x: Array | Functional) -> tuple[Array, Array]:
         """Return mean (m,) and variance (m,) at points x (m, D)."""
         moments = [posterior.mean_and_variance(x) for posterior in self.posteriors]

@@ -158,10 +158,6 @@ class Posterior(PosteriorMethods):
         at = self._predicted(x)
         return at.apply(self.mean_function) + self._cross(at) @ self.weights
 
-    def variance(self, x: Array | Functional) -> Array:
-        """Return the posterior variance of f (without noise) at points x (m, D): (m,), never negative."""
-        return self.mean_and_variance(x)[1]
-
     def mean_and_variance(self, x: Array | Functional) -> tuple[Array, Array]:
         """Return mean (m,) and variance (m,) at points x (m, D); the variance alone takes about as long."""
         at = self._predicted(x)

@@ -39,6 +39,10 @@ class PosteriorMethods:
         """Return mean (m,) and variance (m,) of f at points x (m, D)."""
         raise NotImplementedError
 
+    def variance(self, x: Any) -> Array:
+        """Return the variance of f (without noise) at points x (m, D): (m,), never negative."""
+        return self.mean_and_variance(x)[1]
+
     def predict(self, x: Array, return_std: bool = False, include_noise: bool = False) -> Any:
         """Return the mean at points x (m, D), (m,), and the standard deviation (m,) if asked for.
 
