@@ -63,6 +63,11 @@ class Factor:
         """Return C^-1 b, or C^-T b; b has shape (n,) or (n, m)."""
         return solve_lower(self.lower, b, transposed)
 
+    def continue_solution(self, known: Array, b: Array) -> Array:
+        """Return the last m entries of C^-1 b, given b's last m and the solution of the others."""
+        split, rows = known.shape[0], self.lower[-b.shape[0] :, :]
+        return solve_lower(rows[:, split:], b - rows[:, :split] @ known)
+
     @property
     def pivots(self) -> Array:
         """The squares of the diagonal of C, (n,)."""

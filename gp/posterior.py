@@ -290,7 +290,8 @@ class Posterior(PosteriorMethods):
                 "of the new ones"
             )
         noise = self.noise if noise is None else as_noise(noise, len(added), self.y)
-        observed, values = self.observations.with_functional(added), namespace(y).concat([self.y, y])
+        observed, xp = self.observations.with_functional(added), namespace(y)
+        values = xp.concat([self.y, y])
         variances = _joined_noise(self.noise, noise, self.observations, added)
         try:
             corner = _with_noise(covariance(self.kernel, added, added), added, noise)
@@ -298,7 +299,8 @@ class Posterior(PosteriorMethods):
         except NotPositiveDefiniteError:
             whole = condition(self.kernel, self.mean_function, observed, values, variances)
             return replace(whole, hyperparameters=self.hyperparameters)
-        whitened = factor.solve(values - observed.apply(self.mean_function))
+        new = factor.continue_solution(self.whitened, y - added.apply(self.mean_function))
+        whitened = xp.concat([self.whitened, new])
         extended = replace(
             self, observations=observed, y=values, noise=variances, factor=factor, whitened=whitened
         )

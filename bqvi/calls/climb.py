@@ -101,15 +101,11 @@ def climb(
     AsksError
         ``run`` is an `Asking`, and the next point has no value yet.
     """
-    rows, new, last = list[int](), 0, np.inf
+    before, rows, last = len(run.made), list[int](), np.inf
 
     def objective(z: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal new
         x = start + unit * z
-        row, is_new = row_of(run, x)
-        if row < 0:
-            raise _EndedError("room")
-        new += is_new
+        row = int(_rows(run, x[None])[0])
         made = run.made
         if not made.failed[row] and within(x):
             raise _EndedError("within")
@@ -133,7 +129,7 @@ def climb(
         )
     except _EndedError as end:
         ended = str(end)
-    return ClimbResult(tuple(rows), new, ended)
+    return ClimbResult(tuple(rows), len(run.made) - before, ended)
 
 
 def climb_by_values(
@@ -161,8 +157,8 @@ def climb_by_values(
     radius : the distance from the start to the corners of the first box.
     noise_sd : the standard deviation of the values' noise, nats.
     """
-    dimension = len(start)
-    rows, new, still, best = [int(rows_of(run.made.points, start[None])[0])], 0, 0, start
+    before, dimension, still, best, ended = len(run.made), len(start), 0, start, "gain"
+    rows = [int(rows_of(run.made.points, start[None])[0])]
     height, radius = float(run.made.values[rows[0]]), radius / math.sqrt(dimension)
     ends = np.array([x for x in run.made.points[:known] if within(x)])
     while still < 2 * dimension + 2:
@@ -170,13 +166,15 @@ def climb_by_values(
             radius = min(radius, 0.5 * float(np.abs(ends - best).max(1).min()))
         made = run.made[np.union1d(np.arange(known), rows)]
         x = _lowest(made[~made.failed], best, radius, noise_sd)
-        row, is_new = row_of(run, x)
-        if row < 0:
-            return ClimbResult(tuple(rows), new, "room")
-        new += is_new
+        try:
+            row = int(_rows(run, x[None])[0])
+        except _EndedError as end:
+            ended = str(end)
+            break
         value = -np.inf if run.made.failed[row] else float(run.made.values[row])
         if np.isfinite(value) and within(x):
-            return ClimbResult(tuple(rows), new, "within")
+            ended = "within"
+            break
         rows.append(row)
         still = 0 if value > height + gain else still + 1
         if value > height:
@@ -184,7 +182,7 @@ def climb_by_values(
             best, height = x, value
         else:
             radius *= 0.5
-    return ClimbResult(tuple(rows), new, "gain")
+    return ClimbResult(tuple(rows), len(run.made) - before, ended)
 
 
 def _lowest(made: Evaluations, x: np.ndarray, radius: float, noise_sd: float) -> np.ndarray:
@@ -206,12 +204,14 @@ def _lowest(made: Evaluations, x: np.ndarray, radius: float, noise_sd: float) ->
     return np.asarray(found.x)
 
 
-def row_of(run: Evaluating, x: np.ndarray) -> tuple[int, bool]:
-    """The row of x (D,), and whether it is new; the row is -1 where the budget allows no evaluation."""
-    row = int(rows_of(run.made.points, x[None])[0])
-    if row >= 0:
-        return row, False
-    return (len(run.made) - 1, True) if run.evaluate(x[None].copy()) else (-1, False)
+def _rows(run: Evaluating, points: np.ndarray) -> np.ndarray:
+    """The rows of the points (m, D) among the evaluations; missing evaluations are made."""
+    found = rows_of(run.made.points, points)
+    if (found < 0).any():
+        if not run.evaluate(points[found < 0]):
+            raise _EndedError("room")
+        found = rows_of(run.made.points, points)
+    return found
 
 
 class _EndedError(Exception):
@@ -270,7 +270,7 @@ class LaplaceSearch:
         """The mode (D,), by Newton steps from the start with the covariance (D, D) of another search."""
         self._gaussian, self._curved = other._gaussian, other._curved
         with suppress(_EndedError):
-            self._modes = [int(self.rows(self._start[None])[0])]
+            self._modes = [int(_rows(self, self._start[None])[0])]
             self._newton()
         return self._approximation()
 
@@ -283,15 +283,6 @@ class LaplaceSearch:
     def _approximation(self) -> tuple[np.ndarray, np.ndarray]:
         mode = self._start if self.mode is None else self.made.points[self.mode]
         return mode, self._gaussian.covariance
-
-    def rows(self, points: np.ndarray) -> np.ndarray:
-        """The rows of the points (m, D) among the evaluations; missing evaluations are made."""
-        found = rows_of(self.made.points, points)
-        if (found < 0).any():
-            if not self.evaluate(points[found < 0]):
-                raise _EndedError
-            found = rows_of(self.made.points, points)
-        return found
 
     def evaluate(self, points: np.ndarray) -> bool:
         """Evaluate at further points (m, D); False where the budget does not allow it."""
@@ -336,12 +327,12 @@ class LaplaceSearch:
         dimension, boxes = len(self._start), self._settings.boxes
         count = dimension + 3
         cube = 2.0 * scrambled_sobol(dimension, (1 + len(boxes)) * count, 0) - 1.0
-        self._design = self.rows(self._start[None])
+        self._design = _rows(self, self._start[None])
         for part, size in enumerate(boxes, start=1):
             if not self.made.failed[self._design].all():
                 return
             more = self._start + size * cube[part * count : (part + 1) * count]
-            self._design = np.concatenate([self._design, self.rows(more)])
+            self._design = np.concatenate([self._design, _rows(self, more)])
         if self.made.failed[self._design].all():
             raise _EndedError
 
@@ -363,7 +354,7 @@ class LaplaceSearch:
             step = self._gaussian.covariance @ slopes[mode]
             if not 0.5 * float(step @ slopes[mode]) > self._settings.gain:
                 return
-            row = int(self.rows((self.made.points[mode] + step)[None])[0])
+            row = int(_rows(self, (self.made.points[mode] + step)[None])[0])
             if not self.made.values[row] > self.made.values[mode]:
                 return
             self._modes[0] = row
@@ -373,7 +364,7 @@ class LaplaceSearch:
         towards = -1.0 if self.made.points[mode][i] > 0.0 else 1.0
 
         def curvature(step: float) -> tuple[np.ndarray, float] | None:
-            row = int(self.rows(self._stepped(mode, i, (towards * step,)))[0])
+            row = int(_rows(self, self._stepped(mode, i, (towards * step,)))[0])
             slopes = self.made.gradients
             if slopes is None or not self.made.good[row]:
                 return None
@@ -389,7 +380,7 @@ class LaplaceSearch:
         """Row i of the negative Hessian, zero off the diagonal, from values on both sides of the mode."""
 
         def curvature(step: float) -> tuple[np.ndarray, float] | None:
-            rows = self.rows(self._stepped(mode, i, (step, -step)))
+            rows = _rows(self, self._stepped(mode, i, (step, -step)))
             if self.made.failed[rows].any():
                 return None
             found = float((self.made.values[mode] - self.made.values[rows]).sum()) / step**2
