@@ -116,6 +116,11 @@ class Caller:
         """The text by which messages name a point (D,)."""
         return self.function.place(self.to_user(point[None])[0])
 
+    def doubts(self, made: Evaluations) -> tuple[str, ...]:
+        """Warnings about evaluations of a logarithm: they are those of a density, or in single precision."""
+        jacobian = 0.0 if self.coordinates is None else self.coordinates.log_jacobian(made.points)
+        return doubts(self.function, made.values - jacobian, self.to_user(made.points))
+
     def evaluate(
         self,
         points: np.ndarray,
@@ -417,7 +422,8 @@ class CallBatch:
         return isinstance(error, EvaluationError) or stops(error, self._function.errors)
 
     def _stop(self, error: Exception, result: CallResult, points: np.ndarray) -> NoReturn:
-        who = self._who(result) if result.values is None else "the gradient"
+        value = result.who or f"the {self._function.range.title}"
+        who = value if result.values is None else "the gradient"
         message = f"{who} {described(error)}, at {self._function.places(points)}{self._advice(error)}"
         everywhere = self._function.range.everywhere
         if everywhere:
@@ -438,10 +444,6 @@ class CallBatch:
             found += f"; theta has {self.theta.shape[1]} entries a point"
         return found or on_points
 
-    def _who(self, result: CallResult) -> str:
-        """The name of the function whose exception left no value."""
-        return result.who or f"the {self._function.range.title}"
-
     def finished(self, first: bool) -> Evaluations:
         """All rows, entered in the ledger; see `Caller.evaluate`."""
         (_, result), made, function = self._whole(), self.rows(), self._function
@@ -450,15 +452,15 @@ class CallBatch:
         if first and self._failure is not None and self._without_value == len(made):
             error = self._failure.error
             assert error is not None  # a failure has an error
+            who = self._failure.who or f"the {function.range.title}"
             reason = f"{described(error)}, and raised at each of the {len(made)} first points"
             raise EvaluationError(
-                f"{self._who(self._failure)} {reason}, of which one is {function.place(self.theta[0])}"
+                f"{who} {reason}, of which one is {function.place(self.theta[0])}"
                 f"{self._advice(error)}. Start where it is finite, or correct it",
                 evaluations=made,
             ) from error
         if first and function.range.density and len(made) and not self._without_value:
-            assert result.values is not None  # by `together`
-            warn_user_of_each(doubts(function.range, result.values[:, 0], self.theta[: len(made)]))
+            warn_user_of_each(self._caller.doubts(made))
         self._ledger.end(made)
         return made
 

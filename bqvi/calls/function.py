@@ -175,11 +175,6 @@ class Function:
                 )
             object.__setattr__(self, "noise_sd", float(self.noise_sd))
 
-    @property
-    def logarithmic(self) -> bool:
-        """Whether values are logarithms, for which -inf is allowed."""
-        return self.range.logarithmic
-
     def many(self, points: np.ndarray) -> Array:
         """The points (n, P) in the user's kind of array; a copy, which the user's function may change."""
         return as_like(points, self.like) if is_torch(self.like) else points.copy()

@@ -17,7 +17,7 @@ import numpy as np
 
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.faults import EvaluationError, described
-from bqvi.calls.function import LARGEST, LOG_JOINT, Function, Range
+from bqvi.calls.function import LARGEST, LOG_JOINT, Function
 from bqvi.calls.settings import DENSITY
 from bqvi.calls.table import Products
 from gp.arrays import is_torch, to_numpy
@@ -319,14 +319,18 @@ def refused(function: Function, values: np.ndarray) -> tuple[np.ndarray, str, st
     return bad, f"the {kind.title} is {_numbers(values[int(np.argmax(bad))])}", must
 
 
-def doubts(kind: Range, values: np.ndarray, theta: np.ndarray) -> tuple[str, ...]:
-    """Warnings about the values (n,) of a log density at theta (n, P): a density, or in single precision."""
-    of = "prior times likelihood"
+def doubts(function: Function, values: np.ndarray, theta: np.ndarray) -> tuple[str, ...]:
+    """Warnings about the values (n,) of a logarithm at theta (n, P): a density, or in single precision."""
+    kind, of = function.range, "f" if function.range.logarithmic else "prior times likelihood"
     with np.errstate(invalid="ignore", over="ignore"):  # of infinite and of huge values
-        if kind.beside is not None:
+        if function.log_weight is not None:
+            values = values - log_weights(function, theta)
+        elif kind.beside is not None:
             of, values = "the likelihood", values - kind.beside(theta)
         values = np.round(values, 9)  # a 0 is exact no longer after a prior was added and subtracted
-    return tuple(filter(None, (not_logarithms(values, kind.title, of), _in_single(values, kind.title))))
+        falls = values[np.square(theta - theta.mean(0)).sum(1).argmax()] <= 0.01 * values.max()
+    density = not_logarithms(values, kind.title, of) if falls else ""  # a square does not fall
+    return tuple(filter(None, (density, _in_single(values, kind.title))))
 
 
 def _in_single(values: np.ndarray, title: str) -> str:

@@ -7,6 +7,7 @@ its log joint as a torch function of draws.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -23,8 +24,6 @@ from gp.arrays import to_numpy
 
 if TYPE_CHECKING:
     import torch
-
-_AS_RETURNED = Range("log joint", logarithmic=True)
 
 
 def differentiable(model: LogJointModel) -> bool:
@@ -109,7 +108,7 @@ def evaluate_at_draws(model: LogJoint, batch: Batch, points: np.ndarray, gradien
         function = _values_of(function, model)
     elif function.gradient is None:
         raise ValueError(VALUES_ONLY)
-    made = _called(function, model, batch, points, first=False, watched=batch.account.first)
+    made = _called(function, model, batch, points, batch.account.first, watched=batch.account.first)
     if batch.account.entered is not None:
         batch.account.entered.enter(made)
         batch.account.entered.n_beside += made.n_evaluations - len(made)
@@ -129,7 +128,8 @@ def evaluate_values(model: LogJointModel, q: Distribution, batch: Batch, points:
     EvaluationError
         f has an error in its code, or raised at all points, which is an error of the function too.
     """
-    function = replace(_values_of(_function(model, q, batch), model), range=_AS_RETURNED)
+    returned = Range("log joint", logarithmic=True)
+    function = replace(_values_of(_function(model, q, batch), model), range=returned)
     found = _called(function, model, batch, points, first=True)
     coordinates = getattr(model, "coordinates", None)
     if coordinates is None:
@@ -163,11 +163,8 @@ def _called(
 ) -> Evaluations:
     account = batch.account
     caller = _caller(function, model, max(batch.size, 1))
-
-    def called(missing: np.ndarray) -> Evaluations:
-        return caller.evaluate(missing, account.ledger, account.budget, first, watched)
-
-    found = called(points) if account.unfinished is None else account.unfinished.completed(points, called)
+    ask = partial(caller.evaluate, ledger=account.ledger, budget=account.budget, first=first, watched=watched)
+    found = ask(points) if account.unfinished is None else account.unfinished.completed(points, ask)
     return replace(found, n_evaluations=batch.size) if is_conjugate(model) else found
 
 

@@ -18,6 +18,7 @@ point (:class:`bqvi.gradients.gradient.Anchor`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ from bqvi.families import (
 )
 from bqvi.families.family import Distribution
 from bqvi.gradients import BayesianQuadrature
-from bqvi.gradients.evaluations import evaluate, is_as_stated
+from bqvi.gradients.evaluations import caller_of, evaluate, is_as_stated
 from bqvi.gradients.gradient import Anchor, Batch
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference.remaining_gain import gain_is_tested
@@ -51,6 +52,7 @@ from bqvi.models.data import n_rows, take
 from gp.arrays import Array
 from gp.checks import require_one_of
 from gp.triangular import cholesky_inverse, symmetric_eigen
+from gp.user_warnings import warn_user_of_each
 
 
 def searches(problem: LoopProblem, q: Any, by_default: bool) -> bool:
@@ -127,6 +129,8 @@ def _at_mode(problem: LoopProblem, state: LoopState, account: Account, room: flo
     part = _Source(problem, state.q, _part(problem, state, account), room, units)
     search = part.search(np.zeros(state.q.dimension), settings)
     q, spent, anchor = part.gaussian(*search.laplace(room / max(part.batch.size, 1))), part.spent, None
+    if part.rows and is_as_stated(problem.model):
+        warn_user_of_each(caller_of(problem.model).doubts(reduce(Evaluations.joined, part.rows)))
     if q is not None and rows:
         batch = Batch(problem.data, rows, np.ones(rows), account=replace(account, first=False))
         whole = _Source(problem, state.q, batch, room - spent, units)
@@ -247,9 +251,7 @@ class _Source:
 
         if row is None or self.made is None or not self.made.good[row]:
             return None
-        whole = self.rows[0]
-        for found in self.rows[1:]:
-            whole = whole.joined(found)
+        whole = reduce(Evaluations.joined, self.rows)
         model, rows, place = self.problem.model, self.batch.rows, whole.points[row]
         prior, slope = values_and_slopes(model.log_prior, place[None], model, rows)
         return Anchor(place, float(whole.values[row] - prior[0]), np.asarray(whole.gradients)[row] - slope[0])

@@ -100,7 +100,7 @@ class BayesianRun:
         expects f to be large: that is a node.
         """
         problem = self.problem
-        central = problem.integrand.function.logarithmic and not isinstance(problem.measure, Empirical)
+        central = problem.integrand.function.range.logarithmic and not isinstance(problem.measure, Empirical)
         u = self._sequence(problem.initial - central, None)
         from_sobol = np.arange(problem.initial) < len(u)
         u = np.concatenate([u, np.zeros((int(central), u.shape[1]))])
@@ -132,7 +132,7 @@ class BayesianRun:
                 f"evaluations' x[{i}] is {x[i].tolist()}, where the measure has no density; leave it out"
             )
         made = told(problem.integrand, x, *arrays[1:])
-        logarithmic = problem.integrand.function.logarithmic
+        logarithmic = problem.integrand.function.range.logarithmic
         if logarithmic:
             density = density + made.values.reshape(len(x), -1)[:, 0]
         noisy = problem.noise_sd is not None
@@ -383,7 +383,7 @@ class BayesianRun:
         problem = self.problem
         found, measure, seed = state.ensemble, problem.standard.measure, self._seed(len(state))
         assert found is not None  # set by the caller
-        taken, log = np.concatenate([state.u, state.pending_u]), problem.integrand.function.logarithmic
+        taken, log = np.concatenate([state.u, state.pending_u]), problem.integrand.function.range.logarithmic
         if problem.criterion is not None:
             candidates = pool(measure, found.best, seed, taken, log)
             among = candidates if isinstance(measure, Empirical) else None
@@ -414,7 +414,7 @@ class BayesianRun:
         """Whether some nodes test the answer (:mod:`credibility`): f is given by its logarithm."""
         problem = self.problem
         chosen = problem.criterion is None and not isinstance(problem.measure, Empirical)
-        return problem.integrand.function.logarithmic and chosen
+        return problem.integrand.function.range.logarithmic and chosen
 
     def _tests(self, state: IntegrationState, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Those of the next ``count`` nodes that test the answer, (m, D), and ln of their weights (m,)."""
@@ -504,7 +504,7 @@ class BayesianRun:
             rows = np.flatnonzero(np.isnan(state.slopes).any(axis=(1, 2)))
             warnings = (*warnings, left_out(len(rows), len(state), function.place(x[rows[0]])))
         warn_user_of_each(warnings)
-        logs = function.logarithmic or self.method != "bq"
+        logs = function.range.logarithmic or self.method != "bq"
         return result(
             **moments(mean, covariance, units.shift + problem.log_volume, logs),
             converged=judgement.credible,
@@ -520,7 +520,7 @@ class BayesianRun:
         values, shift = in_units(function, state.values)
         place = {tuple(row): i for i, row in enumerate(state.u)}
         mean = measure.weights @ values[[place[tuple(point)] for point in measure.points]]
-        return moments(mean, np.zeros((len(mean), len(mean))), shift, function.logarithmic)
+        return moments(mean, np.zeros((len(mean), len(mean))), shift, function.range.logarithmic)
 
     def _process(self, state: IntegrationState, units: IntegrandUnits) -> IntegrandProcess:
         """The best linear candidate so far, also one that the last fit left out."""

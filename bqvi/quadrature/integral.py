@@ -11,7 +11,7 @@ import numpy as np
 from bqvi import notebook
 from bqvi.calls import EvaluationError, Evaluations, Function
 from bqvi.calls.faults import Failures
-from bqvi.calls.returned import log_weights
+from bqvi.calls.returned import doubts, log_weights
 from bqvi.importance import effective_size, normalised
 from bqvi.quadrature.credibility import verdict
 from bqvi.quadrature.surrogate import CandidateProcess
@@ -25,7 +25,7 @@ from gp.measures.pushed import pushed
 from gp.observations import Gradients, Values
 from gp.posterior import Posterior
 from gp.process import GaussianProcess
-from gp.user_warnings import warn_user, warn_user_of_each
+from gp.user_warnings import warn_user_of_each
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -174,17 +174,17 @@ _DEEP = 50.0
 """The range of values, all negative, that look like a log density's: 22 decades of the density."""
 
 
-def _doubts(function: Function, values: np.ndarray) -> tuple[str, ...]:
-    """A warning, which is also raised, where the values (n, o) of f look like those of a log density."""
+def _doubts(function: Function, x: np.ndarray, values: np.ndarray) -> tuple[str, ...]:
+    """Warnings that the values (n, o) at x (n, D), of f or of ln f, look like those of the other."""
+    if function.range.logarithmic:
+        return doubts(function, values[:, 0], x)
     low, high = float(values.min()), float(values.max())
-    if function.logarithmic or values.shape[1] > 1 or not low + _DEEP < high < 0.0:
+    if values.shape[1] > 1 or not low + _DEEP < high < 0.0:
         return ()
-    message = (
+    return (
         f"All values are negative, from {low:.4g} to {high:.4g}, as those of a log density are: if f is one, "
-        "the integral of its exponential is wanted, with log=True."
+        "the integral of its exponential is wanted, with log=True.",
     )
-    warn_user(message)
-    return (message,)
 
 
 _SMALLEST = 1e-120
@@ -205,7 +205,7 @@ def in_units(function: Function, returned: np.ndarray) -> tuple[np.ndarray, floa
 
     Of values of f the shift is 0 unless squares would over- or underflow.
     """
-    if function.logarithmic:
+    if function.range.logarithmic:
         return unlogged(returned)
     largest = float(np.max(np.abs(returned), initial=0.0))
     if largest == 0 or _SMALLEST < largest < 1 / _SMALLEST:
@@ -269,7 +269,9 @@ def described(
     shape, averaged, why = verdict(in_units(function, returned[drawn])[0], weights)
     values, like = returned[:, 0] if returned.shape[1] == 1 else returned, function.like
     usual = {"converged": averaged, "checks": (why,) if why else ()}
-    rest["warnings"] = (*rest.get("warnings", ()), *_doubts(function, returned))
+    doubted = _doubts(function, x, returned)
+    warn_user_of_each(doubted)
+    rest["warnings"] = (*rest.get("warnings", ()), *doubted)
     return Integral(
         nodes=as_like(x, like) if is_torch(like) else x,
         values=as_like(values, like) if is_torch(like) else values,

@@ -315,4 +315,4 @@ def _rises(problem: IntegrationProblem, state: IntegrationState) -> Rises | None
 
 
 def _is_given_by_logarithms(problem: IntegrationProblem) -> bool:
-    return problem.integrand.function.logarithmic and not isinstance(problem.measure, Empirical)
+    return problem.integrand.function.range.logarithmic and not isinstance(problem.measure, Empirical)

@@ -185,7 +185,7 @@ class SamplingRun:
         # values that are all zero have no information on the size of f elsewhere
         zero = ~np.any(values, axis=0)
         covariance[zero, zero] = np.inf
-        return moments(found.mean, covariance, shift, self.caller.function.logarithmic)
+        return moments(found.mean, covariance, shift, self.caller.function.range.logarithmic)
 
 
 def _over_blocks(values: np.ndarray, count: int) -> SampleMean:

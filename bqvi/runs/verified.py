@@ -103,9 +103,8 @@ def compare(engine: VerifiableEngine[Any, Any], state: object, count: int, given
     extent, function = float(np.ptp(every) if every.size else 0.0), engine.caller.function
     allowed = _VERIFY.same * (np.abs(before) + extent)
     if given:
-        allowed = allowed + _VERIFY.rounded * (
-            1.0 if function.logarithmic or function.range.density else extent
-        )
+        logs = function.range.logarithmic or function.range.density
+        allowed = allowed + _VERIFY.rounded * (1.0 if logs else extent)
     noise = [part.noise_variance for part in (chosen[: len(found)], found) if part.noise_variance is not None]
     if noise:
         allowed = allowed + _VERIFY.sds * np.sqrt(2.0 * np.nan_to_num(noise).max(0)[:, None])

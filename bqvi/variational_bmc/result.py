@@ -24,7 +24,7 @@ import numpy as np
 from bqvi import notebook
 from bqvi.calls import Evaluations, require_good
 from bqvi.calls.coordinates import Coordinates
-from bqvi.calls.returned import doubts, unstated_noise
+from bqvi.calls.returned import unstated_noise
 from bqvi.calls.table import nothing_above
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Checkpoint, Trace
@@ -302,7 +302,6 @@ def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tupl
     """Warnings about the arguments of the run and its course."""
     pair = None if run.settings.noise_unknown else differing(state.evaluations.censored)
     noise, good, differ = state.evaluations.noise_variance, state.evaluations.good, ""
-    log_joint = state.evaluations.values - run.coordinates.log_jacobian(state.evaluations.points)
     if pair is not None:
         differ = (
             f"The log joint was {pair[0]:.6g} and {pair[1]:.6g} at nearly the same point, although it was "
@@ -312,6 +311,6 @@ def _warnings_of_the_run(run: VBMCRun, state: State, estimate: Estimate) -> tupl
     return (
         *(() if noise is None else unstated_noise(noise[good])),
         *([differ] if differ else []),
-        *doubts(run.target.function.range, log_joint, run.target.to_user(state.evaluations.points)),
+        *run.target.doubts(state.evaluations),
         *((_UNUSED,) if state.cheap is not None and not state.cheap.used else ()),
     )

@@ -8,7 +8,7 @@ import scipy.stats
 import torch
 
 import bqvi
-from bqvi.calls.function import LOG_JOINT
+from bqvi.calls.function import LOG_JOINT, Function
 from bqvi.calls.returned import doubts, not_logarithms
 from bqvi.models import LogJoint
 from gp.measures import Gaussian, Uniform
@@ -72,6 +72,8 @@ def test_quadratics_with_random_constants_are_log_joints():
 
 
 NORMAL = scipy.stats.norm()
+AS_LOG_JOINT = Function(sum, range=LOG_JOINT)
+LINE = Gaussian(np.zeros(1), np.eye(1))
 HERE = bqvi.families.Gaussian(np.zeros(2), np.eye(2))
 SMALL = {"plausible_lower": [-1.0, -1.0], "plausible_upper": [1.0, 1.0], "budget": 8}
 
@@ -84,7 +86,41 @@ def of_a_prior(function):
     return bqvi.vbmc(log_likelihood=function, prior=[NORMAL, NORMAL], budget=8)
 
 
-@pytest.mark.parametrize("door", [bq, bounds, vbmc, of_a_prior])
+def sampled(method, **given):
+    return lambda f: bqvi.fit(LogJoint(f, 2, gradient=None), method=method, steps=2, seed=0, **given)
+
+
+def by_torch(method, **given):
+    """By a function of torch, in the precision of the one of NumPy that is given."""
+
+    def fitted(f):
+        dtype = torch.as_tensor(f(np.zeros((1, 2)))).dtype
+        model = LogJoint(lambda theta: (-3000.1 - 0.5 * (theta**2).sum(1)).to(dtype), 2)
+        return bqvi.fit(model, method=method, steps=2, seed=0, **given)
+
+    return fitted
+
+
+def integrals(method):
+    return lambda f: bqvi.integrate(f, Gaussian(np.zeros(2), np.eye(2)), 30, method, log=True)
+
+
+SAMPLED = [
+    sampled("score"), sampled("score", start_from=HERE), by_torch("pathwise"), by_torch("iwae"),
+    by_torch("dreg"), by_torch("dreg", start_from=HERE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["monte-carlo", "qmc", "bq", "wsabi-l"])
+def test_a_density_integrated_as_a_logarithm_is_reported(method):
+    with pytest.warns(UserWarning, match="integrand is nowhere negative at 64 points.*the logarithm of f"):
+        found = bqvi.integrate(lambda x: scipy.stats.norm(0.5, 0.2).pdf(x[:, 0]), LINE, 64, method, log=True)
+    assert "the logarithm of f" in found.warnings[-1]
+    found = bqvi.integrate(lambda x: x[:, 0] ** 2 / 4.0, LINE, 64, method, log=True)
+    assert not found.warnings
+
+
+@pytest.mark.parametrize("door", [bq, bounds, vbmc, of_a_prior, *SAMPLED, integrals("bq"), integrals("qmc")])
 def test_single_precision_is_reported_at_the_first_design(door):
     with pytest.warns(
         UserWarning, match=r"is in single precision \(float32\): near its largest value, -3e\+03"
@@ -99,12 +135,12 @@ def test_single_precision_is_known_from_values_of_its_digits_that_are_large():
     rng, said, of_doubles = np.random.default_rng(0), 0, 0
     for _ in range(1000):
         values = rng.normal(size=rng.integers(4, 20)) - 10 ** rng.uniform(3.1, 6)
-        said += len(doubts(LOG_JOINT, values.astype(np.float32).astype(float), values[:, None]))
-        of_doubles += len(doubts(LOG_JOINT, values, values[:, None]))
+        said += len(doubts(AS_LOG_JOINT, values.astype(np.float32).astype(float), values[:, None]))
+        of_doubles += len(doubts(AS_LOG_JOINT, values, values[:, None]))
     assert said > 990  # of the others all values are integers
     assert of_doubles == 0
     of_small = np.float32(rng.normal(size=9) - 30.0).astype(float)
-    assert not doubts(LOG_JOINT, of_small, of_small[:, None])  # errors of a millionth
+    assert not doubts(AS_LOG_JOINT, of_small, of_small[:, None])  # errors of a millionth
 
 
 def as_log_joint(prior, method="bq", start_from="k-means++", **given):
