@@ -292,7 +292,7 @@ def test_a_stream_of_sorted_batches_is_told():
         ordered.partial_fit(np.split(x, 15)[-1])
 
 
-@pytest.mark.parametrize("size", [30, 150])
+@pytest.mark.parametrize("size", [4, 30, 150])
 def test_batches_of_one_cluster_each_are_told_and_shuffled_ones_are_not(size):
     """Heavy tails, a constant column and missing entries; at a level of 1e-9."""
     rng = np.random.default_rng(size)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bqvi.arguments import AtLeast, one_of
+from bqvi.arguments import AtLeast, checked, one_of
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.gaussian_mixture import DirichletProcessMixture as ProcessModel
 from bqvi.models.gaussian_mixture import GaussianMixture as MixtureModel
@@ -37,7 +37,6 @@ from bqvi.sklearn.shared import (
     generator_of,
     natural_step,
     require_enough,
-    require_settings,
     summed_step,
     sums_with,
     warn_empty,
@@ -58,7 +57,7 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
 
     def _weighted(self, X: Any, weights: ArrayLike | None, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
-        require_settings(self)
+        checked(type(self), vars(self))
         return X, _check_sample_weight(weights, X, dtype=np.float64)
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -78,7 +77,7 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
         before: StreamState | None = getattr(self, "_seen", None)
         first = [] if before is None else before.first
         data = self._weighted(X, sample_weight, reset=before is None)
-        sums = sums_with(0.0 if before is None else before.sums, data[0])
+        sums = sums_with(StreamState.sums if before is None else before.sums, data[0])
         if first or before is None:
             first = [*first, data]
             data = np.concatenate([x for x, _ in first]), np.concatenate([w for _, w in first])

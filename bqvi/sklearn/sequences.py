@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bqvi.arguments import AtLeast, one_of
+from bqvi.arguments import AtLeast, checked, one_of
 from bqvi.models.components import Components
 from bqvi.models.conjugate_components import categorical, poisson
 from bqvi.models.emissions import finite_or_missing
@@ -24,7 +24,6 @@ from bqvi.sklearn.shared import (
     gaussian_draws,
     generator_of,
     require_enough,
-    require_settings,
 )
 from gp.checks import require_integer
 
@@ -93,7 +92,7 @@ class HiddenMarkovModel(FittedByBound):
         if self.emissions == "categorical" and X.shape[1] > 1:
             raise ValueError(f"X has {X.shape[1]} columns; symbols must be one column (T, 1)")
         rows = Sequences(X, None if lengths is None else np.asarray(lengths))
-        require_settings(self)
+        checked(type(self), vars(self))
         return rows, np.ones(len(rows)) if weights is None else weights
 
     def _emissions(self, rows: Sequences) -> Components:

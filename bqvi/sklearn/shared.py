@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from bqvi.arguments import Above, AtLeast, Such, checked, one_of
+from bqvi.arguments import Above, AtLeast, Such, one_of
 from bqvi.arrays import add, scale
 from bqvi.calls import Run
 from bqvi.gradients.settings import STOCHASTIC
@@ -116,11 +116,6 @@ def gaussian_draws(
     return means[labels] + np.einsum("nij,nj->ni", roots[labels], noise)
 
 
-def require_settings(estimator: Any) -> None:
-    """Raise ValueError or TypeError where a parameter of an estimator is not what it may be."""
-    checked(type(estimator), vars(estimator))
-
-
 def require_enough(n_components: int, n: int) -> None:
     """Raise ValueError where there are more components than rows."""
     if n_components > n:
@@ -143,8 +138,8 @@ class StreamState:
     """The number of rows so far, counted by their weights."""
     first: list[Any] = field(default_factory=list)
     """The first batches, while the start is made anew from all of them."""
-    sums: Any = 0.0
-    """Counts, sums and sums of squares (3, D) of the entries so far."""
+    sums: Any = (0.0, ())
+    """Counts, sums and sums of squares (3, D) of the entries so far; batches that are not in them yet."""
 
 
 def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Generator) -> StreamState:
@@ -181,16 +176,20 @@ def warn_empty(weights: np.ndarray, rows: float) -> None:
         )
 
 
-def sums_with(before: Any, rows: np.ndarray) -> np.ndarray:
-    """The `StreamState.sums` with ``rows`` (S, D); a warning where they are no sample like those ``before``.
+def sums_with(so_far: Any, rows: np.ndarray) -> Any:
+    """The `StreamState.sums` with ``rows`` (S, D); a warning where they are no sample like those before.
 
     Means of columns are compared by Student's t, for 20 rows or more, as means of few are not Gaussian, at
-    a level of 1e-9.
+    a level of 1e-9; smaller batches wait until they are 20 together.
     """
+    before, waiting = so_far
+    rows = np.concatenate([*waiting, rows])
+    if len(rows) < 2 * FIRST_ROWS:
+        return before, (rows,)
     known = np.nan_to_num(rows)
     sums = np.stack([(~np.isnan(rows)).sum(0), known.sum(0), np.square(known).sum(0)])
     after = before + sums
-    if np.any(before) and len(rows) >= 2 * FIRST_ROWS:
+    if np.any(before):
         (n, total, _), (m, new, _) = np.maximum(before, [[1e-300], [-np.inf], [0.0]]), sums
         (count, whole, squares), free = after, np.maximum(after[0] - 2.0, 1.0)
         gap, centred = new / np.maximum(m, 1e-300) - total / n, squares - whole**2 / np.maximum(count, 1.0)
@@ -200,7 +199,7 @@ def sums_with(before: Any, rows: np.ndarray) -> np.ndarray:
             warn_user(
                 "the rows differ from those of earlier calls in their means: shuffle sorted data, or fit"
             )
-    return after
+    return after, ()
 
 
 def summed_step(seen: StreamState, rows: Any, weights: np.ndarray, _: float | None) -> StreamState:

@@ -10,13 +10,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bqvi.arguments import Above, AtLeast, one_of
+from bqvi.arguments import Above, AtLeast, checked, one_of
 from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation as Model
 from bqvi.models.weighted import weighted
 from bqvi.sklearn.shared import (
     FittedByBound,
     StreamState,
-    require_settings,
 )
 
 _METHODS = {"batch": "cavi", "online": "sngd", "memoised": "memoised"}
@@ -80,7 +79,7 @@ class LatentDirichletAllocation(
         return tags
 
     def _counts(self, X: Any, reset: bool) -> Any:
-        require_settings(self)
+        checked(type(self), vars(self))
         return validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_non_negative=True
         )
