@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from gp.arrays import Array, as_like, namespace
+from gp.suggestions import all_suggesting
 
 
 @runtime_checkable
@@ -37,7 +38,16 @@ class Mean(Protocol):
 
 
 class _Affine(Mean, Protocol):
-    """Expectations of functions that are linear up to a constant: their values at the mean of the measure."""
+    """A mean without slope and coefficients where none are stated, with an expectation that is a value."""
+
+    def gradient(self, x: Array) -> Array:
+        return namespace(x).zeros_like(x)
+
+    def basis(self, x: Array) -> Array:
+        return x[:, :0]
+
+    def with_coefficients(self, coefficients: Array) -> Mean:
+        return self
 
     def expectation(self, location: Array, covariance: Array) -> Array:
         return self(location[None, :])[0] + 0.0 * location[0]  # of the graph of the location
@@ -53,15 +63,6 @@ class Zero(_Affine):
     def __call__(self, x: Array) -> Array:
         return namespace(x).zeros_like(x[:, 0])
 
-    def gradient(self, x: Array) -> Array:
-        return namespace(x).zeros_like(x)
-
-    def basis(self, x: Array) -> Array:
-        return x[:, :0]
-
-    def with_coefficients(self, coefficients: Array) -> Zero:
-        return self
-
 
 @dataclass(frozen=True, eq=False)
 class Constant(_Affine):
@@ -71,9 +72,6 @@ class Constant(_Affine):
 
     def __call__(self, x: Array) -> Array:
         return as_like(self.value, x) * namespace(x).ones_like(x[:, 0])
-
-    def gradient(self, x: Array) -> Array:
-        return namespace(x).zeros_like(x)
 
     def basis(self, x: Array) -> Array:
         return namespace(x).ones_like(x[:, :1])
@@ -104,7 +102,7 @@ class Linear(_Affine):
 
 
 @dataclass(frozen=True, eq=False)
-class Fixed:
+class Fixed(_Affine):
     """``mean`` with its present coefficients, which a fit does not change."""
 
     mean: Mean
@@ -115,14 +113,11 @@ class Fixed:
     def gradient(self, x: Array) -> Array:
         return self.mean.gradient(x)
 
-    def basis(self, x: Array) -> Array:
-        return x[:, :0]
-
-    def with_coefficients(self, coefficients: Array) -> Fixed:
-        return self
-
     def expectation(self, location: Array, covariance: Array) -> Array:
         return self.mean.expectation(location, covariance)
 
     def expectation_gradient(self, location: Array, covariance: Array) -> tuple[Array, Array]:
         return self.mean.expectation_gradient(location, covariance)
+
+
+all_suggesting(globals())

@@ -25,6 +25,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from gp.kernels.base import Kind
+from gp.suggestions import all_suggesting
 
 _WIDTH = 4.0
 """Bounds of a search lie this many times ``falloff`` beyond a plateau, where the prior has fallen by e^-8."""
@@ -48,11 +49,6 @@ class Plateau:
         if not (0 < self.lower < self.upper < np.inf and self.falloff > 0):
             raise ValueError(f"{self!r}: 0 < lower < upper < infinity and falloff > 0 have to hold")
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Ends of the plateau on the log scale."""
-        return log(self.lower), log(self.upper)
-
 
 @dataclass(frozen=True)
 class LogCauchy:
@@ -74,23 +70,16 @@ class LogCauchy:
         if not (0 < self.lower < self.centre < self.upper < np.inf and self.scale > 0):
             raise ValueError(f"{self!r}: 0 < lower < centre < upper < infinity and scale > 0 have to hold")
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Where the parameter is in effect zero or infinite, on the log scale."""
-        return log(self.lower), log(self.upper)
-
 
 @dataclass(frozen=True)
 class Interval:
-    """A plateau prior for a location, on the linear scale, symmetric about the centre of the inputs."""
+    """A plateau prior for a location, on the linear scale, symmetric about the centre of the inputs.
+
+    Its ends are ``half_width`` standard deviations of the input column from its mean.
+    """
 
     half_width: float
     falloff: float = 1.0
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Ends of the plateau, in standard deviations of the input column from its mean."""
-        return -self.half_width, self.half_width
 
 
 @dataclass(frozen=True)
@@ -152,7 +141,7 @@ class JointPrior:
     @staticmethod
     def of(priors: Sequence[Plateau | LogCauchy | Interval]) -> JointPrior:
         """Collect the priors of P parameters."""
-        lower, upper = np.array([prior.ends for prior in priors]).reshape(-1, 2).T
+        lower, upper = np.array([_ends(prior) for prior in priors]).reshape(-1, 2).T
         heavy = np.array([isinstance(prior, LogCauchy) for prior in priors], dtype=bool)
         width = np.array([0.5 if isinstance(prior, LogCauchy) else prior.falloff for prior in priors])
         bounds = lower - _WIDTH * width, upper + _WIDTH * width
@@ -264,3 +253,13 @@ class JointPrior:
             return value, gradient
         away = (psi - self.centre) / self.scale
         return value - float(np.log1p(away**2).sum()), gradient - 2 * away / self.scale / (1 + away**2)
+
+
+def _ends(prior: Plateau | LogCauchy | Interval) -> tuple[float, float]:
+    """The ends of a prior, on the log scale but for a location."""
+    if isinstance(prior, Interval):
+        return -prior.half_width, prior.half_width
+    return log(prior.lower), log(prior.upper)
+
+
+all_suggesting(globals())

@@ -18,6 +18,8 @@ _ELSEWHERE = {
     "period": "p periodicity period_length",
     "mean": "mu loc",
     "covariance": "cov covariance_matrix sigma",
+    "n_components": "k n_clusters n_states n_topics num_topics",
+    "concentration": "alpha weight_concentration_prior doc_topic_prior",
     "size": "batch_size minibatch_size n_rows",
     "plausible_lower": "plb plausible_bounds",
     "plausible_upper": "pub plausible_bounds",

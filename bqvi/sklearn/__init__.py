@@ -1,6 +1,7 @@
 """Estimators with scikit-learn's interface; only this package imports it (extra ``bqvi[sklearn]``)."""
 
 from gp.imports import needing
+from gp.suggestions import all_suggesting
 
 with needing():
     from bqvi.sklearn.mixtures import BayesianGaussianMixture, DirichletProcessMixture, GaussianMixture
@@ -16,3 +17,4 @@ __all__ = [
     "HiddenMarkovModel",
     "LatentDirichletAllocation",
 ]
+all_suggesting(globals())

@@ -123,7 +123,7 @@ KEYWORDS: list[Row] = [
     ("dim of LogJoint", lambda: LogJoint(never, dim=2), ("dim", "dimension")),
     ("a keyword of gp.fit", lambda: gp.fit(ROWS, ROWS[:, 0], kernal=None), ("kernal", "kernel")),
     ("alpha of gp.fit", lambda: gp.fit(ROWS, ROWS[:, 0], alpha=0.1), ("alpha", "it takes noise")),
-    ("K of a mixture", lambda: GaussianMixture(K=2), ("K is no argument", "its arguments are n_components")),
+    ("K of a mixture", lambda: GaussianMixture(K=2), ("K is no argument", "it takes n_components")),
     ("num_iter of Emukit", integrate(num_iter=50), ("num_iter", "it takes budget")),
     (
         "length_scale",
@@ -151,6 +151,14 @@ KEYWORDS: list[Row] = [
         ("gradient is no argument of TargetModel", "it takes log_joint_and_gradient"),
     ),
     ("sigma of a process", lambda: gp.GaussianProcess(gp.kernels.RBF(1.0), sigma=0.1), ("it takes noise",)),
+    ("weights of a mean", lambda: gp.means.Linear(weights=1.0), ("weights is no", "are intercept, slope")),
+    ("low of a plateau", lambda: gp.priors.Plateau(low=1.0, upper=2.0), ("it takes lower",)),
+    ("n_clusters", lambda: bqvi.sklearn.GaussianMixture(n_clusters=2), ("it takes n_components",)),
+    (
+        "a prior of scikit-learn",
+        lambda: bqvi.sklearn.BayesianGaussianMixture(2, weight_concentration_prior=1.0),
+        ("BayesianGaussianMixture", "it takes concentration"),
+    ),
     ("n_restarts of gp.fit", lambda: gp.fit(ROWS, ROWS[:, 0], n_restarts=3), ("n_restarts", "n_starts")),
 ]
 

@@ -480,7 +480,7 @@ def test_priors_end_what_the_evidence_would_not(data):
     expected = np.sqrt(np.average((grid - mean) ** 2, weights=weights))
     np.testing.assert_allclose(heavy.sd, expected, rtol=1e-4)
     prior = Plateau(0.5, 2.0, 0.3)
-    low, high = prior.ends
+    low, high = np.log([prior.lower, prior.upper])
     joint = JointPrior.of([prior])
     mass = integrate.quad(lambda t: np.exp(joint.log_density(np.array([t]))[0]), -3, 3)[0]
     np.testing.assert_allclose(mass, high - low + 0.3 * np.sqrt(2 * np.pi), rtol=1e-6)
