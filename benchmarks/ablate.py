@@ -111,7 +111,6 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "components at missed evaluations": [
             (pooled_draws, "_missed", lambda surrogate, *_: surrogate.data.points[nobody])
         ],
-        "components by the pool": [(learning, "extended", lambda surrogate, q, *_: q)],
         "frames and thresholds": [(frame_selection, "_alternatives_due", lambda *_: [])],
         "thresholds": [(frame_selection, "_alternatives_due", _of_frames)],
         "frames": [(frame_selection, "_alternatives_due", _of_thresholds)],

@@ -3,10 +3,9 @@
     evaluations --select--> data, hyperparameters --> surrogate --climb--> q --correct--> evidence, draws
 
 Where the effective sample size of the draws is tiny in two records, q and the frame are initialised again,
-from Laplace's approximation of the surrogate and then from the best evaluations. Where the posterior extends
-beyond the draws of q (:mod:`pooled_draws`), the next step begins with a q that has components there. Each
-time the number of evaluations has grown by a factor, and as soon as there are gradients enough, other maps
-for scales that depend on a coordinate are tried (:mod:`frame_selection`).
+from Laplace's approximation of the surrogate and then from the best evaluations. Each time the number of
+evaluations has grown by a factor, and as soon as there are gradients enough, other maps for scales that
+depend on a coordinate are tried (:mod:`frame_selection`).
 
 *New starts.* Newton's method (`gp.search`) is applied to the posterior mean, whose curvature is a difference
 of its gradients (`laplace`); directions in which the mean is not concave get a small curvature. The method
@@ -48,7 +47,7 @@ from bqvi.variational_bmc.frame_selection import (
     wasteful,
     with_other_map,
 )
-from bqvi.variational_bmc.pooled_draws import extended, pool_of, with_more
+from bqvi.variational_bmc.pooled_draws import pool_of, with_more
 from bqvi.variational_bmc.scaling import fewest_gradients
 from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, RESTARTS, SCALINGS
 from bqvi.variational_bmc.state import Estimate, InferenceStep, State, settled
@@ -302,7 +301,7 @@ def _inferred(state: State, step: InferenceStep, climbing: bool = True) -> tuple
         floor=moments.floor,
         psi=fitted.psi,
         threshold=fitted.threshold,
-        q=extended(surrogate, q, found, pool, len(fitted.data.values)),
+        q=q,
         fitted_at=len(state) if fitted.refitted else state.fitted_at,
     )
     return reached, Estimate(surrogate, q, found, pool)

@@ -8,8 +8,8 @@
 
 For a thin curved posterior draws of q do not extend beyond the evaluations. The acquisition is integrated
 over the pool (:mod:`next_points`). Draws at which the sd of f exceeds ``PooledSettings.known`` nats are left
-out. q is given components where draws, evaluations or the pool show mass that it lacks: with n evaluations at
-most n^(2/3), and ``ComponentSettings.longer`` times as many where evaluations or the pool show it.
+out. q is given components where draws or evaluations show mass that it lacks: with n evaluations at most
+n^(2/3), and ``ComponentSettings.longer`` times as many where evaluations show it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bqvi.importance import WIDE, WIDENING, resampled
-from bqvi.variational_bmc.correction import Correction, bounded, proposal_of, variance_penalised, weighed
+from bqvi.variational_bmc.correction import Correction, bounded, proposal_of, weighed
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.settings import COMPONENTS, NODES, POOLED
 from bqvi.variational_bmc.surrogate import Surrogate
@@ -205,31 +205,6 @@ def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> np.n
     u = data.points[best]
     log_density = surrogate.mean(u) - found.log_evidence
     return u[log_density - proposal_of(q).density.log_density(u) > COMPONENTS.unseen]
-
-
-def extended(
-    surrogate: Surrogate, q: DiagonalMixture, found: Correction, pool: PooledDraws, n: int
-) -> DiagonalMixture:
-    """The mixture q with components where the posterior extends beyond its draws (`pooled_draws`).
-
-    A thin curved posterior is given more components than `most_components`. With gradients q is not changed.
-
-    Parameters
-    ----------
-    surrogate : the surrogate. q : its mixture. found : the weighted draws, with the log evidence.
-    pool : M draws of several proposals, with the mean and the variance of the surrogate there. n : the
-        number of evaluations.
-    """
-    if surrogate.data.gradients is not None or q.count >= COMPONENTS.longer * most_components(n):
-        return q
-    log_density = variance_penalised(pool.mean, pool.variance, surrogate.data.top) - found.log_evidence
-    lack = log_density - pool.log_plain
-    lacks = (pool.variance < 1.0) & (lack > 2.0)
-    # an exponential that does not overflow
-    mass = np.exp(np.minimum(log_density - pool.log_proposal, 50.0))[lacks].sum() / pool.count
-    if mass < 0.02:
-        return q
-    return grown(q, pool.u[lacks], np.minimum(lack[lacks], 10.0), COMPONENTS.added)
 
 
 def most_components(n: int) -> int:

@@ -120,8 +120,7 @@ class ComponentSettings:
     unseen: float = 4.0
     """The least excess of the density at such a point over that at the draws, in nats."""
     longer: float = 1.5
-    """The largest number of components, over n^(2/3), where the posterior extends beyond q, or evaluations
-    show that q lacks mass."""
+    """The largest number of components, over n^(2/3), where evaluations show that q lacks mass."""
     represented: float = 0.3
     """The effective share of the draws in the last record above which its q represents the posterior."""
     doubted: float = 0.5

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bqvi.variational_bmc.correction import ANYWHERE, correct, moments_of
-from bqvi.variational_bmc.pooled_draws import extended, pool_of
+from bqvi.variational_bmc.pooled_draws import pool_of
 from bqvi.variational_bmc.settings import POOLED
 from bqvi.variational_bmc.variational import DiagonalMixture
 
@@ -94,26 +94,6 @@ def test_nothing_is_left_open_where_f_is_known():
     q = mixture([[0.0, 0.0]], 1.0)
     found = correct(surrogate, q, 1024, 0, ANYWHERE)
     assert pool_of(surrogate, q, found, 0, ANYWHERE).possible_rise(found.log_evidence, 0.0) == 0.0
-
-
-def test_q_is_given_components_where_the_ridge_goes_on():
-    """Where f is known beyond the last component of q, and only there."""
-    surrogate = Known(ridge, unknown_beyond_one)
-    found = correct(surrogate, ALONG, 1024, 0, ANYWHERE)
-    pool = pool_of(surrogate, ALONG, found, 0, ANYWHERE)
-    q = extended(surrogate, ALONG, found, pool, 100)
-    added = q.means[ALONG.count :]
-    assert len(added)
-    assert (np.abs(added[:, 1]) > 1.0).all()
-    assert (unknown_beyond_one(added) < 1.0).all()
-    assert extended(surrogate, ALONG, found, pool, 2) is ALONG  # too few evaluations for so many
-
-
-def test_q_that_covers_the_posterior_is_left_alone():
-    surrogate = Known(gaussian, nothing)
-    q = mixture([[0.0, 0.0]], 1.0)
-    found = correct(surrogate, q, 1024, 0, ANYWHERE)
-    assert extended(surrogate, q, found, pool_of(surrogate, q, found, 0, ANYWHERE), 100) is q
 
 
 @pytest.mark.parametrize("inside", [1.0, 0.4])
