@@ -3,8 +3,7 @@
     x  ->  its row among the evaluations, made if it is new  ->  -value, -gradient  ->  the optimiser  ->  x
                                                              ->  gain, `within`     ->  the end
 
-The optimiser is L-BFGS where there are gradients (`climb`), and for values alone the mean of a Gaussian
-process in a trust region (`climb_by_values`).
+The optimiser is L-BFGS where there are gradients, and COBYQA (Ragonneau and Zhang 2024) for values alone.
 
     the start  ->  a climb from it  ->  the curvature at the mode  ->  Newton steps
     `LaplaceSearch`
@@ -19,8 +18,6 @@ its start and looks up all points that have been evaluated, so that only the eva
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,12 +26,10 @@ from typing import Protocol
 import numpy as np
 import scipy.optimize
 
-import gp
 from bqvi.calls.settings import LAPLACE, LaplaceSearchSettings
 from bqvi.calls.table import AsksError, Evaluations, rows_of
 from gp.laplace import LaplaceGaussian
 from gp.low_discrepancy import scrambled_sobol
-from gp.observations import Gradients
 
 _WORST = 1e10
 """The objective of the optimiser at a point where the log joint failed, in nats."""
@@ -82,39 +77,48 @@ class ClimbResult:
 def climb(
     run: Evaluating,
     start: np.ndarray,
-    most: int,
     gain: float,
+    most: int | None = None,
     within: Callable[[np.ndarray], bool] = lambda x: False,
-    first: float = 1.0,
+    first: float | None = None,
 ) -> ClimbResult:
-    """Climb along gradients from ``start`` (D,), a point that has been evaluated.
+    """Climb from ``start`` (D,), a point that has been evaluated.
 
     Parameters
     ----------
-    run : the source of evaluations. most : the largest number of points that the climb visits.
-    gain : the rise, nats, without which a step of one or more points ends it.
+    run : the source of evaluations.
+    gain : the rise, nats, without which a step of one or more points along gradients ends it; from values
+        alone D + 2 points, after the first 2 D + 2.
+    most : the largest number of points that it visits; none by default, as a climb that is cut short has
+        shown nothing.
     within : a function of a point (D,) with a finite value that returns whether the climb may end there.
-    first : the largest length of the first step; 1 in the place of 0.
+    first : the length of the first step, or first radius without gradients; None for 1 at most, or an eighth
+        of the width of the plausible box.
 
     Raises
     ------
     AsksError
         ``run`` is an `Asking`, and the next point has no value yet.
     """
-    before, rows, last = len(run.made), list[int](), np.inf
+    before, dimension, slopes = len(run.made), len(start), run.made.gradients is not None
+    unit, ended = first or (1.0 if slopes else 0.25), "gain"
+    rows, best, last = list[int](), list[float](), np.inf
 
-    def objective(z: np.ndarray) -> tuple[float, np.ndarray]:
+    def objective(z: np.ndarray) -> tuple[float, np.ndarray] | float:
         x = start + unit * z
         row = int(_rows(run, x[None])[0])
         made = run.made
-        if not made.failed[row] and within(x):
+        failed, value = bool(made.failed[row]), float(made.values[row])
+        if not failed and within(x):
             raise _EndedError("within")
         rows.append(row)
-        if len(rows) >= most:
+        best.append(max([value, *best[-1:]]))
+        still = len(rows) > 2 * dimension + 2 and best[-1] - best[-3 - dimension] < gain
+        if len(rows) == most or (still and not (failed or slopes)):
             raise _EndedError("gain")
-        if made.gradients is None or not made.good[row]:
-            return _WORST, np.zeros_like(x)
-        return -float(made.values[row]), -unit * made.gradients[row]
+        if made.gradients is None:
+            return _WORST if failed else -value
+        return (-value, -unit * made.gradients[row]) if made.good[row] else (_WORST, np.zeros_like(x))
 
     def stepped(intermediate_result: scipy.optimize.OptimizeResult) -> None:
         nonlocal last
@@ -122,86 +126,18 @@ def climb(
             raise _EndedError("gain")
         last = intermediate_result.fun
 
-    unit, ended = first or 1.0, "gain"
     try:
-        scipy.optimize.minimize(
-            objective, np.zeros_like(start), jac=True, method="L-BFGS-B", callback=stepped
+        scipy.optimize.minimize(  # type: ignore[call-overload]  # stubs lack the option
+            objective,
+            np.zeros_like(start),
+            jac=slopes,
+            method="L-BFGS-B" if slopes else "COBYQA",
+            callback=stepped if slopes else None,
+            options={} if slopes else {"initial_tr_radius": 1.0},
         )
     except _EndedError as end:
         ended = str(end)
     return ClimbResult(tuple(rows), len(run.made) - before, ended)
-
-
-def climb_by_values(
-    run: Evaluating,
-    start: np.ndarray,
-    known: int,
-    gain: float,
-    radius: float,
-    noise_sd: float = 0.0,
-    within: Callable[[np.ndarray], bool] = lambda x: False,
-) -> ClimbResult:
-    """Climb from ``start`` (D,), without gradients, by the mean of a Gaussian process in a trust region.
-
-    The process is fitted to the depths at the nearest evaluations, with noise of a hundredth of each. Where
-    its mean is lowest, in a box around the highest point of the climb, f is evaluated next. The box doubles
-    where that point is higher and at a face of the box, and halves where it is not higher (Eriksson et al.
-    2019, with the mean in the place of draws). It reaches at most half of the way to evaluations ``within``,
-    so that it does not leap over a valley.
-
-    Parameters
-    ----------
-    run, start, within : as of `climb`.
-    known : the number of evaluations before the climb, which with its own points determine it.
-    gain : the rise, nats, without which 2 D + 2 points end the climb.
-    radius : the distance from the start to the corners of the first box.
-    noise_sd : the standard deviation of the values' noise, nats.
-    """
-    before, dimension, still, best, ended = len(run.made), len(start), 0, start, "gain"
-    rows = [int(rows_of(run.made.points, start[None])[0])]
-    height, radius = float(run.made.values[rows[0]]), radius / math.sqrt(dimension)
-    ends = np.array([x for x in run.made.points[:known] if within(x)])
-    while still < 2 * dimension + 2:
-        if len(ends):
-            radius = min(radius, 0.5 * float(np.abs(ends - best).max(1).min()))
-        made = run.made[np.union1d(np.arange(known), rows)]
-        x = _lowest(made[~made.failed], best, radius, noise_sd)
-        try:
-            row = int(_rows(run, x[None])[0])
-        except _EndedError as end:
-            ended = str(end)
-            break
-        value = -np.inf if run.made.failed[row] else float(run.made.values[row])
-        if np.isfinite(value) and within(x):
-            ended = "within"
-            break
-        rows.append(row)
-        still = 0 if value > height + gain else still + 1
-        if value > height:
-            radius *= 2.0 if np.abs(x - best).max() > 0.9 * radius else 1.0
-            best, height = x, value
-        else:
-            radius *= 0.5
-    return ClimbResult(tuple(rows), len(run.made) - before, ended)
-
-
-def _lowest(made: Evaluations, x: np.ndarray, radius: float, noise_sd: float) -> np.ndarray:
-    """The point (D,) of the box around x where a process fitted to the nearest evaluations is lowest."""
-    dimension = len(x)
-    near = np.argsort(np.square(made.points - x).sum(1), kind="stable")[: 10 * dimension + 20]
-    depths = made.values.max() - made.values[near]
-    noise = np.square(np.maximum(noise_sd, 0.01 * (1.0 + depths)))  # deep values count less
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        process = gp.fit(made.points[near], depths, noise=noise, n_starts=1)
-
-    def objective(z: np.ndarray) -> tuple[float, np.ndarray]:
-        return float(process.mean(z[None])[0]), np.asarray(process.mean(Gradients(z[None])))
-
-    box = x + radius * (2.0 * scrambled_sobol(dimension, 256, 0) - 1.0)
-    first, bounds = box[int(process.mean(box).argmin())], scipy.optimize.Bounds(x - radius, x + radius)
-    found = scipy.optimize.minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds)
-    return np.asarray(found.x)
 
 
 def _rows(run: Evaluating, points: np.ndarray) -> np.ndarray:
@@ -338,11 +274,9 @@ class LaplaceSearch:
 
     def _climbed(self, row: int) -> int:
         """The row of the best point of a climb from ``row``."""
-        start, dimension = self.made.points[row], len(self._start)
-        if self.made.gradients is None:
-            rows = climb_by_values(self, start, 0, 0.5, 0.5 * math.sqrt(dimension)).rows
-        else:
-            rows = climb(self, start, 3 * dimension + 15, self._settings.gain).rows
+        slopes = self.made.gradients is not None
+        most, gain = (3 * len(self._start) + 15, self._settings.gain) if slopes else (None, 0.5)
+        rows = climb(self, self.made.points[row], gain, most).rows
         return rows[int(np.argmax(self.made.values[list(rows)]))]
 
     def _newton(self) -> None:

@@ -49,7 +49,7 @@ from functools import cached_property
 import numpy as np
 
 from bqvi.calls import Evaluations
-from bqvi.calls.climb import ClimbResult, Evaluating, climb, climb_by_values
+from bqvi.calls.climb import ClimbResult, Evaluating, climb
 from bqvi.calls.table import rows_of
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise
 from bqvi.variational_bmc.frame import Frame
@@ -255,7 +255,6 @@ def explore(
         there are climbs first.
     """
     climbs: dict[int, ClimbResult] = {}
-    known = len(run.made)
     outside = ~modes.contain(sequence)
     limit = most + int((rows_of(run.made.points, sequence) >= 0).sum())
     while True:
@@ -274,7 +273,7 @@ def explore(
         good = run.made.good
         due = [row for row in starts if good[row] and (unexplained.get(row, 1.0) > 0.0 or not further)]
         if due and len(climbs) < EXPLORATION.climbs(len(modes), len(made)):
-            found, climbed = _climbed(run, modes, due[0], noise_sd, due[0] in surprising, known)
+            found, climbed = _climbed(run, modes, due[0], noise_sd, due[0] in surprising)
             if not found and climbed.ended != "room":
                 climbs[due[0]] = climbed
                 continue
@@ -355,7 +354,7 @@ def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: floa
 
 
 def _climbed(
-    run: Evaluating, modes: Modes, row: int, noise_sd: float, surprising: bool, known: int
+    run: Evaluating, modes: Modes, row: int, noise_sd: float, surprising: bool
 ) -> tuple[bool, ClimbResult]:
     """Whether a climb from a row ends at a further mode, and the climb.
 
@@ -363,15 +362,12 @@ def _climbed(
     """
     points, values = run.made.points, run.made.values
     dimension, gain = points.shape[1], max(EXPLORATION.gain, 2.0 * noise_sd)
-    first = _first_step(run.made, row)
+    most = None if run.made.gradients is None else EXPLORATION.most_with_gradients
 
     def within(x: np.ndarray) -> bool:
         return not surprising and bool(modes.contain(x[None])[0])
 
-    if run.made.gradients is None:
-        climbed = climb_by_values(run, points[row], known, gain, first, noise_sd, within)
-    else:
-        climbed = climb(run, points[row], EXPLORATION.most_with_gradients, gain, within, first)
+    climbed = climb(run, points[row], gain, most, within, _first_step(run.made, row))
     best = run.made.values[list(climbed.rows)].max(initial=-np.inf)
     high = bool(best > values.max() - 0.5 * dimension - COMPONENTS.shallow)
     return climbed.ended == "gain" and climbed.new > 0 and high, climbed

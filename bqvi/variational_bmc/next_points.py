@@ -274,7 +274,7 @@ def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
     if made.gradients is None or made.failed[0]:
         return None
     try:
-        climb(Asking(made), made.points[0], most, EXPLORATION.gain)
+        climb(Asking(made), made.points[0], EXPLORATION.gain, most)
     except AsksError as asks:
         return asks.points[0]
     return _in_a_new_direction(made)
