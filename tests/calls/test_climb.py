@@ -92,4 +92,4 @@ def test_places_where_the_function_fails_are_left():
     run = Run(lambda x: -np.inf if x[0] > 0.5 else inside(x), start)
     ended = climb(run, start, 0.3, first=0.5)
     assert ended.ended == "gain"
-    assert run.made.values.max() > -0.3
+    assert run.made.values.max() > -1.0  # as high as typical points of a Gaussian in the plane
