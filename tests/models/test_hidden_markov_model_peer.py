@@ -84,10 +84,10 @@ def test_a_step_of_variational_bayes_is_the_peers():
     names = {"startprob": "initial", "transmat": "transitions", "emissionprob": "probabilities"}
     other = peers.VariationalCategoricalHMM(K, n_features=SYMBOLS, n_iter=1, init_params="", tol=-np.inf)
     for peer_name, name in names.items():
-        setattr(other, f"{peer_name}_prior_", np.array(model.prior[name].concentration))
-        setattr(other, f"{peer_name}_posterior_", np.array(start[name].concentration))
+        setattr(other, f"{peer_name}_prior_", np.squeeze(model.prior[name].concentration))
+        setattr(other, f"{peer_name}_posterior_", np.squeeze(start[name].concentration))
     other.fit(x, LENGTHS)
     stepped = bqvi.fit(model, data, start_from=start, steps=1).q
     for peer_name, name in names.items():
         found = getattr(other, f"{peer_name}_posterior_")
-        np.testing.assert_allclose(stepped[name].concentration, found, rtol=1e-7, err_msg=name)
+        np.testing.assert_allclose(np.squeeze(stepped[name].concentration), found, rtol=1e-7, err_msg=name)
