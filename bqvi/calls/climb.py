@@ -65,8 +65,8 @@ class ClimbResult:
     ----------
     rows : the rows of the points that it visited, in order; the first is the start.
     new : the number of these points that were evaluated for this climb.
-    ended : 'gain' (it gained little, or visited the largest number of points), 'within', or 'room' (the
-        budget allowed no other evaluation).
+    ended : 'gain' where the climb gained little, or visited the largest number of points; 'within'; or 'room'
+        where the budget allowed no other evaluation.
     """
 
     rows: tuple[int, ...]
@@ -92,8 +92,8 @@ def climb(
     most : the largest number of points that it visits; none by default, as a climb that is cut short has
         shown nothing.
     within : a function of a point (D,) with a finite value that returns whether the climb may end there.
-    first : the length of the first step, or first radius without gradients; None for 1 at most, or an eighth
-        of the width of the plausible box.
+    first : the largest length of the first step, or the first radius without gradients; for None or 0 they
+        are 1, and an eighth of the width of the plausible box.
 
     Raises
     ------
