@@ -18,7 +18,7 @@ export MKL_NUM_THREADS := 1
 # Compiled modules are kept: the processes that tests and experiments start would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-compiled lint bench docs docs-check clean
+.PHONY: run test test-peers lint bench docs docs-check clean
 
 run: $(READY)        ## four studies in short and the comparison of VI methods, then the report page
 	$(BIN)/bqvi run $(RUN) --jobs $(JOBS)
@@ -27,10 +27,9 @@ run: $(READY)        ## four studies in short and the comparison of VI methods, 
 test: $(READY)       ## the whole test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-# Compiling takes half a minute, once, which the suite does without: there the same loops run as plain Python.
-test-compiled: $(READY)  ## the tests of compiled loops, with numba, and hmmlearn's values
-	$(BIN)/pip install -q -c constraints.txt -e ".[compiled]" hmmlearn
-	$(BIN)/python -m pytest tests/models/test_hidden_markov_model.py tests/models/test_hidden_markov_model_peer.py tests/models/test_latent_dirichlet_allocation.py
+test-peers: $(READY)  ## hidden Markov models beside hmmlearn's values
+	$(BIN)/pip install -q -c constraints.txt hmmlearn
+	$(BIN)/python -m pytest tests/models/test_hidden_markov_model_peer.py
 
 lint: $(READY)       ## format check, linter, type checker
 	$(BIN)/ruff format --check .

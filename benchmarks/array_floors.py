@@ -1,4 +1,4 @@
-"""Topics without compiled loops, and hidden Markov models, beside the floor of their arrays.
+"""Topics and hidden Markov models beside the floor of their arrays.
 
 The floor of a pass is what no array program can leave out: its matrix products, exponentials, digamma
 functions, and one multiplication or division each where the recursions have one, in arrays that are there
@@ -33,7 +33,7 @@ MOST = 3.5
 
 def run() -> Iterator[Line]:
     """Measure topics by both methods, and hidden Markov models of the sizes of `hidden_markov`."""
-    with patch.object(document_step, "is_available", lambda: False), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for online in (False, True):
             yield _topics(online)

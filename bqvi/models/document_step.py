@@ -26,10 +26,8 @@ cache.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -150,22 +148,6 @@ _FLOOR: dict[np.dtype, Any] = {
 """The least exponent by type: the square of its exponential is representable in that type."""
 
 
-_COMPILED_ENTRIES = 1 << 14
-"""The number of entries of a table, read in each pass, from which compiled loops are used: importing numba
-takes as long as some hundred passes over such a table."""
-
-
-@cache
-def is_available() -> bool:
-    """Whether numba is installed."""
-    return importlib.util.find_spec("numba") is not None
-
-
-def worth_compiling(entries: int) -> bool:
-    """Whether numba is installed, and the number of ``entries`` read in a pass is large enough."""
-    return entries >= _COMPILED_ENTRIES and is_available()
-
-
 @dataclass(frozen=True)
 class Sweeps:
     """The settings of the iteration for gamma."""
@@ -249,12 +231,6 @@ def _swept(
     n, words = counts.shape[0], np.asarray(counts.sum(axis=1))
     gamma, ratios, bounds = alpha + words[:, None] / k, np.zeros(counts.nnz + 1), np.zeros(n)
     moving, left = np.arange(n), sweeps.most
-    if worth_compiling(counts.nnz * k):
-        from bqvi.models.compiled_documents import settle_documents
-
-        csr, settings = (counts.indptr, counts.indices, counts.data), (sweeps.tolerance, left, sweeps.longest)
-        settle_documents(*csr, alpha, corpus.table, *settings, gamma)
-        moving = moving[:0]
     while len(moving) and left > 1:
         late, used = [], 0
         for rows, entries in blocks(counts, moving, k):

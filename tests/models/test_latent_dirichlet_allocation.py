@@ -136,49 +136,21 @@ def test_settled_proportions_are_a_fixed_point_and_a_maximum():
     assert found.bound - 1e-3 < rough.bound < found.bound + 1e-9
 
 
-def test_documents_whose_sweeps_are_slow_end_at_their_maximum(monkeypatch):
-    """Long documents over topics that are alike, by arrays and by the loops that numba compiles."""
+def test_documents_whose_sweeps_are_slow_end_at_their_maximum():
+    """Long documents over topics that are alike."""
     rng = np.random.default_rng(31)
     topics = rng.dirichlet(np.full(25, 3.0), 4)
     shares = rng.dirichlet(np.full(4, 0.4), 12)
     x = scipy.sparse.csr_array(np.stack([rng.multinomial(400, share @ topics) for share in shares]))
     alpha = np.full(4, 0.25)
     exact = document_step(x, np.log(topics), alpha, sweeps=Sweeps(1e-11, 200_000))
-    for compiled in (False, True):
-        loops(monkeypatch, compiled)
-        found = document_step(x, np.log(topics), alpha)
-        assert exact.bound - 1e-5 < found.bound < exact.bound + 1e-9
+    found = document_step(x, np.log(topics), alpha)
+    assert exact.bound - 1e-5 < found.bound < exact.bound + 1e-9
 
 
-def loops(monkeypatch, used=True):
-    """Whether the loops are those that numba compiles; without numba they run as plain Python."""
-    monkeypatch.setattr(document_step_module, "worth_compiling", lambda entries: used)
-
-
-def test_loops_settle_where_arrays_do(monkeypatch):
-    """Also for an empty document and one of a single word, from a start that is better for some and worse for
-    others.
-    """
-    rng = np.random.default_rng(8)
-    x, model, q = case(rng, n=8)
-    x = model.check(scipy.sparse.vstack([x, np.zeros((1, 5)), np.eye(5)[:1]]))
-    log_topics, weights = q["topics"].expected_statistics[0], rng.uniform(0.5, 2.0, 10)
-    exact = Sweeps(tolerance=1e-12, most=20_000)
-    for start in (None, rng.uniform(0.1, 20.0, (10, 3))):
-        found = []
-        for used in (False, True):
-            loops(monkeypatch, used)
-            found.append(document_step(x, log_topics, model.concentration, weights, start, exact))
-        one, other = found
-        assert one.bound == pytest.approx(other.bound, rel=1e-12)
-        for name in ("proportions", "words", "log_proportions"):
-            np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-7, atol=1e-9)
-
-
-def test_loops_have_the_exact_bound_wherever_they_stop(monkeypatch):
+def test_the_bound_is_exact_wherever_sweeps_stop():
     rng = np.random.default_rng(9)
     x, model, q = case(rng, n=4, length=12)
-    loops(monkeypatch)
     log_topics, alpha = q["topics"].expected_statistics[0], model.concentration * 1e-3
     found = document_step(x, log_topics, alpha, sweeps=Sweeps(most=2))
     gamma = found.proportions
