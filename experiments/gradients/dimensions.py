@@ -215,7 +215,7 @@ def _laplace(posed: Regression) -> pd.DataFrame:
 
 def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations, by dimension."""
-    figure = gap_panels(_named(results), _LINE_STYLES, columns=4, size=(2.8, 2.6), worst=_WORST)
+    figure = gap_panels(_named(results), _LINE_STYLES, worst=_WORST, columns=4, size=(2.8, 2.6))
     caption = (
         "Gap to the best Gaussian against evaluations of the log joint with its gradient, on logistic "
         f"regressions of D coefficients and {_ROWS} D rows, q a full Gaussian. Bayesian quadrature is "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -33,21 +34,12 @@ from experiments.harness.experiment import (
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 
-__all__ = [
-    "CLAIMS",
-    "LEAST",
-    "SURROGATES",
-    "at_budgets",
-    "experiment",
-    "gap_panels",
-    "gaps",
-    "within_budgets",
-]
+__all__ = ["CLAIMS", "LEAST", "at_budgets", "experiment", "gap_panels", "gaps", "within_budgets"]
 
 _NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
-SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10, "BQ, values only": 2}
+_SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10, "BQ, values only": 2}
 _STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
-_LINE_STYLES = drawing.line_styles((*SURROGATES, *_STEPPED))
+_LINE_STYLES = drawing.line_styles((*_SURROGATES, *_STEPPED))
 LEAST = 1e-5
 """The least gap that is drawn, which is the resolution of the quasi-random points."""
 
@@ -57,7 +49,7 @@ def _cases(quick: bool, _: Resources) -> list[Case]:
     names, budgets = (("banana",), (20, 50)) if quick else (_NAMES, BUDGETS)
     made = []
     for name in names:
-        for method in (*SURROGATES, *_STEPPED):
+        for method in (*_SURROGATES, *_STEPPED):
             settings = {"target": name, "method": method, "budgets": list(budgets)}
             if method in _STEPPED:
                 settings["tuned"] = [setting(_STEPPED[method], name, budget) for budget in budgets]
@@ -75,7 +67,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     # from values the budget ends at 200: beyond it the figure does not change, and the runs take long
     last = min(budgets[-1], 200) if values else budgets[-1]
     records = sorted({*range(10, 50, 10), *(b for b in budgets if b < last)})
-    found = follow(problem(name), seed, last, BayesianQuadrature(SURROGATES[method]), records=records)
+    found = follow(problem(name), seed, last, BayesianQuadrature(_SURROGATES[method]), records=records)
     return at_budgets(found, [b for b in budgets if b <= last])
 
 
@@ -89,55 +81,47 @@ def at_budgets(found: pd.DataFrame, budgets: Sequence[int]) -> pd.DataFrame:
 def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the gap against evaluations and against seconds."""
     return [
-        _figure(results, "evaluations", "evaluations of the log joint"),
-        _figure(results, "seconds", "time (s)"),
+        Drawing(
+            cost,
+            gap_panels(results, _LINE_STYLES, cost, label, sharey=True),
+            f"Gap to the best Gaussian against {label}; recording is not in the time. Natural gradients and "
+            f"Adam are tuned for each budget, a point each. Gaps below {LEAST:g} are drawn as that. "
+            f"{drawing.band_caption(results)}",
+        )
+        for cost, label in (("evaluations", "evaluations of the log joint"), ("seconds", "time (s)"))
     ]
-
-
-def _figure(results: pd.DataFrame, cost: str, label: str) -> Drawing:
-    shown = results.assign(elbo_gap=results["elbo_gap"].clip(lower=LEAST))
-    figure, axes, panels = drawing.panels(shown, sharey=True)
-    for ax, rows in panels:
-        drawing.curves(
-            ax, rows, cost, "elbo_gap", by="method", lines=_LINE_STYLES, steps=False,
-            x_scale="log", y_scale="log", x_label=label, y_label="",
-        )  # fmt: skip
-    for ax in axes[:, 0]:
-        ax.set_ylabel("ELBO gap (nats)")
-    drawing.mark_ends(axes.flat, LEAST)
-    drawing.legend_below(figure, axes, columns=3)
-    caption = (
-        f"Gap to the best Gaussian against {label}; recording is not in the time. Natural gradients and Adam "
-        f"are tuned for each budget, a point each. Gaps below {LEAST:g} are drawn as that. "
-        f"{drawing.band_caption(results)}"
-    )
-    return Drawing(cost, figure, caption)
 
 
 def gap_panels(
     results: pd.DataFrame,
     line_styles: Mapping[Hashable, drawing.LineStyle],
-    columns: int,
-    size: tuple[float, float],
-    worst: float,
+    cost: str = "evaluations",
+    label: str = "evaluations",
+    *,
+    worst: float | None = None,
+    **panels: Any,
 ) -> Figure:
-    """Draw gaps from `LEAST` to ``worst`` nats against evaluations, a panel for each target.
+    """Draw gaps of `LEAST` nats and more against a cost, a panel for each target.
 
     Parameters
     ----------
-    results : the records of runs. line_styles : a line style for each method. columns : of panels.
-    size : of the figure, inches. worst : the largest gap that is drawn, nats.
+    results : the records of runs. line_styles : a line style for each method. cost : the column of the
+        horizontal axis. label : its name. worst : the largest gap that is drawn, nats, or None.
+    panels : further arguments of `drawing.panels`.
     """
     shown = results.assign(elbo_gap=results["elbo_gap"].clip(LEAST, worst))
-    figure, axes, panels = drawing.panels(shown, columns=columns, size=size)
-    for ax, rows in panels:
+    figure, axes, targets = drawing.panels(shown, **panels)
+    for ax, rows in targets:
         drawing.curves(
-            ax, rows, "evaluations", "elbo_gap", by="method", lines=line_styles, steps=False,
-            x_scale="log", y_scale="log", x_label="evaluations", y_label="ELBO gap (nats)",
+            ax, rows, cost, "elbo_gap", by="method", lines=line_styles, steps=False,
+            x_scale="log", y_scale="log", x_label=label, y_label="",
         )  # fmt: skip
-        drawing.label_budgets(ax, shown["budget"].dropna().astype(int))
+        if cost == "evaluations":
+            drawing.label_budgets(ax, shown["budget"].dropna().astype(int))
+    for ax in axes[:, 0]:
+        ax.set_ylabel("ELBO gap (nats)")
     drawing.mark_ends(axes.flat, LEAST, worst)
-    drawing.legend_below(figure, axes)
+    drawing.legend_below(figure, axes, columns=3)
     return figure
 
 

@@ -42,7 +42,6 @@ __all__ = [
     "Moment",
     "TargetWithOptimum",
     "best_elbo",
-    "best_from",
     "elbo",
     "flat",
     "gap",
@@ -70,7 +69,7 @@ _SCRAMBLING = 20240229
 _BLOCK = 2**13
 _SMALL_BLOCK = 2**9
 """The number of points in a block, whose arrays stay in the processor's cache."""
-_POLISH = 60
+_POLISH, _LEFT = 60, 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,19 +135,19 @@ def _path(name: str) -> tuple[Gaussian, ...]:
 @cache
 def optimum(name: str) -> Gaussian:
     """The best Gaussian on `POINTS` points."""
-    return best_from(target_named(name), _path(name)[-1])
+    return _best_from(target_named(name), _path(name)[-1])
 
 
-def best_from(target: GradientTarget, q: Gaussian, points: int = POINTS, left: float = 1e-10) -> Gaussian:
-    """The best Gaussian on so many points, by steps from q until twice the nats to be won are ``left``."""
+def _best_from(target: GradientTarget, q: Gaussian) -> Gaussian:
+    """The best Gaussian on `POINTS` points, by steps from q until twice the nats to be won are `_LEFT`."""
     rate, before, frame = RATE, np.inf, WhitenedFrame.of(q)
-    y = moments(target, frame, points).y
+    y = moments(target, frame, POINTS).y
     for _ in range(_POLISH):
         q = moved(frame, y, rate)
         frame = WhitenedFrame.of(q)
-        y = moments(target, frame, points).y
+        y = moments(target, frame, POINTS).y
         norm = float(y.mean @ y.mean + 0.5 * np.square(y.jacobian).sum())
-        if norm < left:
+        if norm < _LEFT:
             break
         rate = min(1.0, 1.2 * rate) if norm < before else 0.5 * rate
         before = norm
@@ -188,18 +187,13 @@ def place(name: str, where: str) -> Gaussian:
     return Gaussian(0.5 * (first.mean + last.mean), root @ root.T)
 
 
-def elbo(target: GradientTarget, frame: WhitenedFrame, points: int = POINTS) -> float:
-    """The ELBO of q, on so many points, as by `moments`, without gradients.
-
-    Parameters
-    ----------
-    target : the log joint. frame : the units of q. points : how many.
-    """
+def elbo(target: GradientTarget, frame: WhitenedFrame) -> float:
+    """The ELBO of q, on `POINTS` points, as by `moments`, without gradients."""
     value = 0.0
     with torch.no_grad():
-        for block in np.array_split(_noise(points, target.dimension), max(1, points // _SMALL_BLOCK)):
+        for block in np.array_split(_noise(POINTS, target.dimension), POINTS // _SMALL_BLOCK):
             f = target.log_density(torch.from_numpy(frame.points(block)))
-            value += (float(f.sum()) + 0.5 * float(np.square(block).sum())) / points
+            value += (float(f.sum()) + 0.5 * float(np.square(block).sum())) / POINTS
     return value + _entropy_terms(frame)
 
 
@@ -220,14 +214,13 @@ class GaussianTask:
 
     target: GradientTarget
     best: float
-    """Its ELBO, on ``points`` points."""
-    points: int = POINTS
+    """Its ELBO, on `POINTS` points."""
 
     def gap(self, q: Gaussian) -> float:
         """ELBO of the best Gaussian less that of q, on the same points; infinite where q's is not finite."""
         with np.errstate(all="ignore"):
             try:
-                found = self.best - elbo(self.target, WhitenedFrame.of(q), self.points)
+                found = self.best - elbo(self.target, WhitenedFrame.of(q))
             except RuntimeError:  # far out, a log joint that factorises a matrix may raise
                 return float("inf")
         return found if np.isfinite(found) else float("inf")

@@ -31,10 +31,10 @@ from experiments.harness.statements import Statement
 from experiments.problems.reference import MODELS, Reference, load_reference
 from experiments.vbmc.runs import GRADIENTS, VALUES, covered
 
-__all__ = ["WIDTH", "box", "experiment"]
+__all__ = ["box", "experiment"]
 
 _DRAWS = 20_000
-WIDTH, _SHIFT = 4.0, 1.0
+_WIDTH, _SHIFT = 4.0, 1.0
 """Half the width of the plausible box, and the largest offset of its middle, in standard deviations."""
 _LEVEL = 0.1
 """An evidence is good whose error is below this and three standard errors of the reference."""
@@ -58,7 +58,7 @@ def box(reference: Reference, seed: int) -> dict[str, Any]:
     """The plausible bounds (D,) of this seed."""
     sd = np.sqrt(np.diag(reference.covariance))
     middle = reference.mean + _SHIFT * sd * np.random.default_rng(seed).uniform(-1, 1, len(sd))
-    return {"plausible_lower": middle - WIDTH * sd, "plausible_upper": middle + WIDTH * sd}
+    return {"plausible_lower": middle - _WIDTH * sd, "plausible_upper": middle + _WIDTH * sd}
 
 
 def _log_joint(reference: Reference, gradients: bool) -> Callable[[Any], Any]:

@@ -95,6 +95,19 @@ def test_the_bound_is_below_the_evidence_by_enumeration(name):
     assert evidence - 4.0 < found.elbo < evidence
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_em_of_one_column_has_the_likelihood_of_its_frequencies(k):
+    """A mixture of categorical distributions is one: of one column alone nothing is learnt of components."""
+    x = np.repeat([[0.0], [1.0], [2.0]], [5, 2, 3], axis=0)
+    model = Mixture(DirichletWeights(k, 1.0), categorical(3, 1.0))
+    found = bqvi.fit(model, x, family="point", start_from="random", steps=500, tolerance=1e-9, seed=1)
+    frequencies = scipy.stats.multinomial(10, [0.5, 0.2, 0.3])
+    orders = scipy.special.gammaln(11) - scipy.special.gammaln([6, 3, 4]).sum()
+    assert found.problem.model.log_likelihood(x, found.q.mean) == pytest.approx(
+        frequencies.logpmf([5, 2, 3]) - orders, abs=1e-6
+    )
+
+
 def test_univariate_mixture_with_uniform_weights_by_enumeration():
     """Known variance, weights 1 / K: the lecture's model."""
     x = np.array([[-2.1], [-1.7], [1.9], [2.4], [2.0], [-2.2], [0.3]])

@@ -1,6 +1,5 @@
-"""The studies of one shot, of posteriors of a folder, of the mixture's two forms and beside VBMC: oracles."""
+"""The studies of one shot and of dimensions: oracles."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -19,14 +18,10 @@ from bqvi.models import LogJoint
 from experiments.gradients import dimensions as bq_dimensions
 from experiments.gradients import inference as bq_inference
 from experiments.gradients import one_shot as bq_one_shot
-from experiments.gradients import posteriors as bq_posteriors
 from experiments.gradients import references as bq_references
 from experiments.gradients import runs as bq_runs
-from experiments.gradients import vbmc as bq_vbmc
 from experiments.harness.experiment import Resources
 from experiments.problems import gradient_targets as targets
-from experiments.problems.laplace import laplace
-from experiments.problems.reference import MODELS
 
 
 @pytest.mark.parametrize("name", list(bq_one_shot.CHOICES))
@@ -103,84 +98,6 @@ def test_a_claim_on_a_budget_counts_no_evaluation_beyond_it():
 def test_sizes_below_a_grid_are_tried_while_they_are_better():
     assert bq_runs._descended(lambda size, samples: abs(np.log(size / 0.01)), 0.09, 2) == [0.01, 2]
     assert bq_runs._descended(lambda size, samples: np.inf, 0.09, 2) == [0.09, 2]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The model of the children's scores with simulated data, in the layout of
-    `experiments.problems.reference.folder`.
-    """
-    rng, n = np.random.default_rng(0), 60
-    made = tmp_path_factory.mktemp("posteriors")
-    school, iq = rng.integers(0, 2, n).astype(float), rng.normal(0, 1, n)
-    scores = 1 + school + 0.5 * iq + rng.normal(0, 1, n)
-    data = {"kid_score": scores.tolist(), "mom_hs": school.tolist(), "mom_iq": iq.tolist()}
-    found = laplace(MODELS[bq_posteriors.QUICK](data).log_density, np.zeros(5))
-    free = {
-        "mean": found.gaussian.mean.tolist(), "covariance": found.gaussian.covariance.tolist(),
-        "test_points": [],
-    }  # fmt: skip
-    numbers = {"log_evidence": {"logz": found.log_evidence, "se": 0.1}, "unconstrained": free}
-    place = made / bq_posteriors.QUICK
-    place.mkdir()
-    (place / "data.json").write_text(json.dumps(data))
-    (place / "reference.json").write_text(json.dumps(numbers))
-    np.savez(place / "draws.npz", draws=np.zeros((2, 5)))
-    return made
-
-
-def test_posteriors_of_a_folder(folder):
-    found = table(bq_posteriors.experiment, Resources(posteriors=folder))
-    shown = looked_at(bq_posteriors.experiment, found)
-    assert len(shown["gaps"]) == 8
-    ours = found[found["method"].isin(bq_posteriors.GRADIENTS) & (found["budget"] == 50)]
-    assert ours["elbo_gap"].max() < 0.01
-    # each form's ELBO is below ln Z, of which Laplace's error is O(1/n)
-    best = bq_posteriors.problem(folder, bq_posteriors.QUICK, 0).best
-    log_evidence = json.loads((folder / bq_posteriors.QUICK / "reference.json").read_text())["log_evidence"]
-    assert -0.3 < best - log_evidence["logz"] < 0.1
-
-
-def test_the_start_of_a_posterior_differs_by_seed_and_its_optimum_does_not(folder):
-    one, two = (bq_posteriors.problem(folder, bq_posteriors.QUICK, seed) for seed in (0, 1))
-    assert one.best == two.best
-    assert not np.allclose(one.target.mean, two.target.mean)
-    sd = np.sqrt(np.diag(bq_posteriors._known(folder, bq_posteriors.QUICK)[0].covariance))
-    assert_allclose(one.target.scale, sd)
-    assert one.gap(one.target.start()) > 1.0
-
-
-def test_posteriors_need_a_folder():
-    with pytest.raises(ValueError, match="--posteriors DIR"):
-        bq_posteriors.experiment.checked_cases(True, Resources())
-
-
-def test_posteriors_done_are_counted():
-    rows = [("a", 0.01, 0.3, 0.05), ("b", 0.2, 0.3, np.inf)]
-    results = pd.DataFrame(
-        [
-            {"target": target, "method": "m", "budget": 50.0, "elbo_gap": gap}
-            for target, *found in rows
-            for gap in found
-        ]
-    )
-    frame = bq_posteriors._counted(results).frame
-    assert list(frame["50 evaluations"]) == ["1 of 2"]
-
-
-def test_log_evidences():
-    """The banana's evidence on a grid; the logistic one exceeds the ELBO of the best Gaussian by a fraction
-    of a nat, as n >> D.
-    """
-    x = np.linspace(-7, 7, 701)
-    y = np.linspace(-6, 55, 3051)
-    theta = torch.from_numpy(np.stack(np.meshgrid(x, y), -1).reshape(-1, 2))
-    total = float(torch.exp(targets.banana().log_density(theta)).sum()) * (x[1] - x[0]) * (y[1] - y[0])
-    assert bq_vbmc.log_evidence("banana")[0] == pytest.approx(np.log(total), abs=1e-6)
-    found, error = bq_vbmc.log_evidence("logistic")
-    assert 0.0 < found - bq_references.best_elbo("logistic") < 0.1
-    assert error < 0.01
-    assert np.isnan(bq_vbmc.log_evidence("mixture")[0])
 
 
 def test_the_elbo_of_a_regression_is_the_average_of_draws_and_its_optimum_an_optimum():
