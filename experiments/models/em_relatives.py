@@ -145,9 +145,8 @@ def _rows(
 ) -> pd.DataFrame:  # fmt: skip
     return pd.DataFrame(
         {
-            "iteration": 0, "component": np.arange(_K), "weight": weights, "mean_0": means[:, 0],
-            "mean_1": means[:, 1], "variance_0": covariances[:, 0, 0], "covariance_01": covariances[:, 0, 1],
-            "variance_1": covariances[:, 1, 1], "elbo": elbo, "within": spread, "away": away,
+            "iteration": 0, "component": np.arange(_K), "weight": weights,
+            **pictures.columns_of_gaussians(means, covariances), "elbo": elbo, "within": spread, "away": away,
             "rand": adjusted_rand_score(labels, found),
         }
     )  # fmt: skip
@@ -185,11 +184,10 @@ def _components(results: pd.DataFrame) -> Figure:
     for ax, name in zip(axes.flat, shown, strict=True):
         found = rows[rows["case"] == name]
         ax.scatter(x[:, 0], x[:, 1], s=3, c=colours[labels], linewidths=0)
-        means = found[["mean_0", "mean_1"]].to_numpy(float)
+        means, covariances = pictures.gaussians_of(found)
         ax.plot(means[:, 0], means[:, 1], "x", color="black", zorder=3)
-        entries = found[["variance_0", "covariance_01", "covariance_01", "variance_1"]].to_numpy(float)
-        if entries.any():
-            pictures.ellipses(means, entries.reshape(-1, 2, 2), ax)
+        if covariances.any():
+            pictures.ellipses(ax, means, covariances)
         ax.set_title(f"{name}\nadjusted Rand index {found['rand'].iloc[0]:.2f}")
     return made
 

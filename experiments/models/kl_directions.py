@@ -168,7 +168,7 @@ def _plane(ax: Axes, rows: pd.DataFrame) -> None:
     first = rows[rows["seed"] == _SHOWN_SEED]
     variances = [float(first[first["direction"] == d]["sd"].iloc[0]) ** 2 for d in ("forward", "reverse")]
     covariances = np.stack([*(v * np.eye(2) for v in variances), _PLANE])
-    pictures.ellipses(np.zeros((3, 2)), covariances, ax)
+    pictures.ellipses(ax, np.zeros((3, 2)), covariances)
     for i, patch in enumerate(ax.patches):
         patch.set_edgecolor((*drawing.COLOURS[:2], "0.6")[i // 2])
     ax.set(title=f"correlation {_CORRELATION:g}", aspect="equal", xlabel="$\\theta_1$", ylabel="$\\theta_2$")

@@ -28,7 +28,7 @@ from experiments.harness.summaries import quartiles
 from experiments.models import pictures
 
 __all__ = [
-    "ALPHABET", "LETTERS", "MOST", "draw_series", "experiment", "fitted", "held_out", "of_symbols",
+    "ALPHABET", "LETTERS", "MOST", "experiment", "fitted", "held_out", "of_symbols",
     "of_times", "series",
 ]  # fmt: skip
 
@@ -191,22 +191,10 @@ def _states(rows: pd.DataFrame) -> Figure:
             ax.set_xticks(np.arange(len(order)), ["␣" if ALPHABET[v] == " " else ALPHABET[v] for v in order])
             ax.set(ylabel="in the first state", title="letters: vowels in blue")
             continue
-        draw_series(ax, found["time"].to_numpy(float), values, posterior)
+        pictures.states(ax, found["time"].to_numpy(float), values, posterior)
         ax.set_title(f"{name}, {k} states")
         ax.set_ylabel("flow" if name == "Nile" else "root of number")
     return made
-
-
-def draw_series(ax: Any, times: np.ndarray, values: np.ndarray, posterior: np.ndarray) -> None:
-    """Draw a series before the posterior of its states, and the posterior mean of the states' levels.
-
-    Parameters
-    ----------
-    ax : the axes. times, values : (T,). posterior : the probabilities of K states, (T, K).
-    """
-    seen = ~np.isnan(values)
-    levels = posterior[seen].T @ values[seen] / np.maximum(posterior[seen].sum(0), 1e-300)
-    pictures.states(values, posterior, ax, times=times, levels=levels)
 
 
 def _first(results: pd.DataFrame) -> pd.DataFrame:

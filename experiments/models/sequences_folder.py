@@ -18,7 +18,7 @@ from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, looked_for
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
-from experiments.models import sequences
+from experiments.models import pictures, sequences
 from experiments.problems.array_files import checksum
 from experiments.problems.texts_and_series import Symbols, find_sequences, read_sequences
 
@@ -78,7 +78,7 @@ def _draw(results: pd.DataFrame) -> list[Drawing]:
             _draw_shares(ax, posterior, own["name"].astype(str).tolist())
         else:
             times, values = own["time"].to_numpy(float), own["value"].to_numpy(float)
-            sequences.draw_series(ax, times, values, posterior)
+            pictures.states(ax, times, values, posterior)
         ax.set_title(f"{own['data'].iloc[0]}, K = {k}")
     caption = (
         f"Seed {_SHOWN_SEED}, with the number of states K that has the highest bound. Series: the shares of "

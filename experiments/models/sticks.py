@@ -78,9 +78,8 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "iteration": fit.state.iteration, "stick": np.arange(t), "weight": weights[:t],
-            "deviation": deviations[:t], "mean_0": means[:, 0], "mean_1": means[:, 1],
-            "variance_0": covariances[:, 0, 0], "covariance_01": covariances[:, 0, 1],
-            "variance_1": covariances[:, 1, 1], "elbo": fit.elbo, "alpha": alpha,
+            "deviation": deviations[:t], **pictures.columns_of_gaussians(means, covariances),
+            "elbo": fit.elbo, "alpha": alpha,
             "occupied": int((weights > _LEAST).sum()),
         }
     )  # fmt: skip
@@ -104,15 +103,10 @@ def _sticks(rows: pd.DataFrame) -> Figure:
         clusters = _data(name.partition(",")[0], _SHOWN_SEED)
         above.scatter(clusters.x[:, 0], clusters.x[:, 1], s=2, color="0.65", linewidths=0)
         keep = found[found["weight"] > _LEAST]
-        entries = keep[["variance_0", "covariance_01", "covariance_01", "variance_1"]].to_numpy(float)
-        pictures.ellipses(
-            keep[["mean_0", "mean_1"]].to_numpy(float), entries.reshape(-1, 2, 2), above,
-            weights=keep["weight"].to_numpy(float) ** 0.5,
-        )  # fmt: skip
+        pictures.ellipses(above, *pictures.gaussians_of(keep), keep["weight"].to_numpy(float) ** 0.5)
         above.set_title(name.replace("seven clusters", "clusters"))
-        pictures.weights(
-            found["weight"].to_numpy(float), found["deviation"].to_numpy(float), below, truth=clusters.weights
-        )
+        weights, deviations = found[["weight", "deviation"]].to_numpy(float).T
+        pictures.weights(below, weights, deviations, clusters.weights)
     return made
 
 

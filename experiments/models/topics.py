@@ -2,8 +2,7 @@
 
 The vocabulary is a square of 5 x 5 pixels; a topic is a row or a column of it, a document a mixture of few
 topics (Griffiths and Steyvers 2004). The true topics can therefore be seen in a picture. Held-out documents
-are completed: half of the words are seen, the others predicted. With --data DIR the documents are the
-folder's texts (`experiments.models.topics_folder`).
+are completed: half of the words are seen, the others predicted.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
-from experiments.models import pictures, topic_fits, topics_folder
+from experiments.models import pictures, topic_fits
 
 __all__ = ["TOPICS", "experiment", "true_topics"]
 
@@ -32,10 +31,8 @@ _SHOWN = ("batch", "SVI, S = 100")
 _SHOWN_SEED = 0
 
 
-def _cases(quick: bool, resources: Resources) -> list[Case]:
+def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return LDA in one batch, with hyperparameters learnt, and on mini-batches, on each data set."""
-    if resources.data is not None:
-        return topics_folder.cases(quick, resources)
     n, passes = (_QUICK_DOCUMENTS, _QUICK_PASSES) if quick else (_DOCUMENTS, _PASSES)
     return [
         Case(name, {"learnt": False, **chosen, "n": n, "passes": passes})
@@ -63,8 +60,6 @@ def _documents(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return the trace, followed by a row for each word of each topic."""
-    if case.folder is not None:
-        return topics_folder.run(case, seed)
     counts, held = _documents(case.settings["n"], seed)
     trace, last = topic_fits.fitted(case, TOPICS, counts, held, seed)
     rows, columns = linear_sum_assignment(-true_topics() @ np.log(last.T + 1e-12))
@@ -84,14 +79,8 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     return pd.concat([trace, words.assign(elbo=trace["elbo"].iloc[-1])], ignore_index=True)
 
 
-def _of_a_folder(results: pd.DataFrame) -> bool:
-    return "texts" in results
-
-
 def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw perplexity against costs, and the topics of one seed."""
-    if _of_a_folder(results):
-        return topics_folder.draw(results)
     made, axes = drawing.figure(1, 2)
     rows = topic_fits.traces(results)
     lines = drawing.line_styles(rows["case"])
@@ -127,16 +116,13 @@ def _pictures(results: pd.DataFrame) -> Figure:
             ax.set(xticks=[], yticks=[])
             ax.grid(False)
         line[0].set_ylabel(name, fontsize=7)
-        pictures.top_words(topics[0], ax=line[-1], count=6)
+        pictures.top_words(line[-1], topics[0], [str(v) for v in range(_WORDS)], 6)
         line[-1].tick_params(labelsize=6)
-        line[-1].set_xlabel("")
     return made
 
 
 def _tables(results: pd.DataFrame) -> list[Table]:
     """Return how each run ended."""
-    if _of_a_folder(results):
-        return topics_folder.tables(results)
     rows = topic_fits.traces(results).groupby(["case", "seed"], sort=False).tail(1)
     columns = {
         "elbo": "final ELBO (nats)",
@@ -153,9 +139,7 @@ def _tables(results: pd.DataFrame) -> list[Table]:
 
 
 def _claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that SVI needs fewer passes than batch inference, on the simulated documents."""
-    if _of_a_folder(results):
-        return []
+    """Check that SVI needs fewer passes than batch inference."""
     rows = topic_fits.traces(results)
     ends = rows.groupby(["case", "seed"], sort=False)["perplexity"].last().unstack(0)
     worse = (ends["SVI, S = 100"] / ends["batch"]).median() - 1.0
@@ -183,9 +167,7 @@ experiment = Experiment(
     title="Topics by latent Dirichlet allocation",
     summary="""Which held-out perplexity does LDA reach by coordinate ascent, with learnt
     hyperparameters, and by stochastic variational inference? On simulated documents whose topics are
-    lines of a square of words.
-
-    With --data DIR it is LDA on the texts of that folder, as in `models-topics-folder`.""",
+    lines of a square of words; `models-topics-folder` does it on texts of your own.""",
     cases=_cases,
     run=_run,
     draw=_draw,

@@ -17,11 +17,11 @@ from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, looked_for
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
-from experiments.models import topic_fits
+from experiments.models import pictures, topic_fits
 from experiments.problems.array_files import checksum
 from experiments.problems.texts_and_series import find_texts, read_texts
 
-__all__ = ["FREQUENCIES", "cases", "draw", "experiment", "run", "tables"]
+__all__ = ["FREQUENCIES", "cases", "experiment", "run"]
 
 _TOPICS, _PASSES, _QUICK_TOPICS, _QUICK_PASSES = 10, 40, 3, 2
 _SHARE = 0.1
@@ -82,7 +82,7 @@ def _frequencies(train: object, held: object, seed: int) -> pd.DataFrame:
     return pd.DataFrame([{"perplexity": np.exp(-mean), "topic": -1, "word": ""}])
 
 
-def draw(results: pd.DataFrame) -> list[Drawing]:
+def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw perplexity against passes, and the likeliest words of topics for each set of texts."""
     rows = topic_fits.traces(results)
     fits = rows[rows["way"] != FREQUENCIES]
@@ -121,16 +121,14 @@ def _words(rows: pd.DataFrame) -> Figure:
     for ax in axes.flat[len(groups) :]:
         ax.set_visible(False)
     for ax, (topic, own) in zip(axes.flat, groups, strict=False):
-        ax.barh(np.arange(len(own)), own["probability"], color=drawing.COLOURS[0])
-        ax.set_yticks(np.arange(len(own)), own["word"], fontsize=6)
-        ax.tick_params(axis="x", labelsize=6)
+        pictures.top_words(ax, own["probability"].to_numpy(), own["word"].tolist(), len(own))
+        ax.tick_params(labelsize=6)
         ax.locator_params(axis="x", nbins=3)
-        ax.invert_yaxis()
         ax.set_title(f"topic {int(str(topic)) + 1}", fontsize=7)
     return made
 
 
-def tables(results: pd.DataFrame) -> list[Table]:
+def _tables(results: pd.DataFrame) -> list[Table]:
     """Return how each run ended."""
     rows = topic_fits.traces(results).groupby(["case", "seed"], sort=False).tail(1)
     columns = {"elbo": "final ELBO (nats)", "perplexity": "held-out perplexity", "seconds": "seconds"}
@@ -158,8 +156,8 @@ experiment = Experiment(
         hyperparameters, and by stochastic variational inference.""",
     cases=cases,
     run=run,
-    draw=draw,
-    tables=tables,
+    draw=_draw,
+    tables=_tables,
     claims=partial(statements.claims, statements=_CLAIMS, by="way", each="texts"),
     needs=("data",),
 )

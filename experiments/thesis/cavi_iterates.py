@@ -141,7 +141,7 @@ def _mixture(ax: Axes, components: pd.DataFrame, x: np.ndarray) -> None:
     )
     weights = components["weight"].to_numpy(dtype=float)
     centres = components[["mean_0", "mean_1"]].to_numpy(dtype=float)
-    pictures.ellipses(centres, np.tile(np.eye(2), (len(centres), 1, 1)), ax, weights=weights)
+    pictures.ellipses(ax, centres, np.tile(np.eye(2), (len(centres), 1, 1)), weights)
     first = components.iloc[0]
     ax.set_title(f"iteration {first['iteration']:.0f}, ELBO {first['elbo']:.0f}")
     ax.set_aspect("equal")

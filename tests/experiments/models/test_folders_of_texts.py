@@ -119,7 +119,7 @@ def test_counts_that_are_none(tmp_path):
         read_sequences(tmp_path / "quakes.csv")
 
 
-@pytest.mark.parametrize("name", [*FOLDERS, "models-topics"])
+@pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder_is_run_drawn_and_tabulated(name, folder):
     experiment, results = computed(name, folder)
     with drawing.style():

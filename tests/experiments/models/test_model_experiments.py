@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 import scipy.stats
-import torch
 from scipy import integrate
 
-import bqvi
 from bqvi.models import gaussian_components
 from experiments.harness import registry
 from experiments.harness.experiment import Case
-from experiments.models import direct_ascent, em_relatives, kl_directions, sequences, topics
+from experiments.models import em_relatives, kl_directions, sequences, topics
 
 NAMES = [name for name in registry.EXPERIMENTS if name.startswith("models-")]
 
@@ -61,19 +59,6 @@ def test_elliptical_k_means_ends_where_no_point_is_denser_under_another_cluster(
     for k, (mean, covariance) in enumerate(zip(means, covariances, strict=True)):
         np.testing.assert_allclose(mean, x[labels == k].mean(0))
         np.testing.assert_allclose(covariance, np.cov(x[labels == k].T, bias=True))
-
-
-def test_the_bound_of_direct_ascent_is_the_models_and_stationary_at_its_optimum():
-    x, start = direct_ascent.problem(0)
-    fit = bqvi.fit(direct_ascent.model(), x, start_from=start, steps=300, tolerance=1e-13)
-    means = fit.q["means"]
-    shares = np.asarray(fit.problem.model.responsibilities(fit.q, x))
-    at = [np.asarray(part) for part in (means.mean[:, 0], np.log(means.covariance[:, 0, 0]), np.log(shares))]
-    parts = [torch.tensor(part, requires_grad=True) for part in at]
-    bound = direct_ascent.direct_elbo(torch.tensor(x[:, 0]), *parts)
-    assert bound.item() == pytest.approx(fit.elbo, rel=1e-10)
-    bound.backward()
-    assert max(float(part.grad.abs().max()) for part in parts) < 1e-4
 
 
 def test_the_series_are_what_they_are_called():

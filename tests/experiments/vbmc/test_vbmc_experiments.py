@@ -9,15 +9,13 @@ import sklearn.datasets  # noqa: F401  # what it imports seeds the global genera
 import torch
 from quick_runs import looked_at, table
 
-import bqvi
 from experiments.harness import registry
-from experiments.harness.experiment import Case, Resources
+from experiments.harness.experiment import Resources
 from experiments.problems.known_posteriors import rosenbrock
 from experiments.problems.laplace import laplace
 from experiments.problems.reference import MODELS, load_reference
 from experiments.vbmc import hard as vbmc_hard
 from experiments.vbmc import posteriors as vbmc_posteriors
-from experiments.vbmc import robustness as vbmc_robustness
 from experiments.vbmc import runs as vbmc_runs
 from experiments.vbmc import targets as vbmc_targets
 
@@ -51,28 +49,6 @@ def test_our_runs_end_where_theirs_do():
 def test_errors_within_stated_sds_are_counted():
     rows = pd.DataFrame({"error": [0.5, -2.0, 4.0, 0.0], "sd": [1.0, 1.0, 1.0, 1.0]})
     assert vbmc_runs.covered(rows) == {"within 1 sd": "2 of 4", "within 3 sd": "3 of 4"}
-
-
-def test_bad_boxes_are_three_times_off():
-    problem = rosenbrock(2)
-    widths = set()
-    for seed in range(20):
-        bad, width = vbmc_robustness.badly_scaled(problem, seed)
-        widths.add(width)
-        np.testing.assert_allclose((bad.plausible_upper - bad.plausible_lower) / 6.0, width)
-        np.testing.assert_allclose(np.abs(bad.plausible_upper + bad.plausible_lower), 12.0)
-        assert bad.log_evidence == problem.log_evidence
-    assert widths == {3.0, 1.0 / 3.0}
-
-
-def test_a_run_that_raises_is_counted(monkeypatch):
-    def broken(*args, **options):
-        raise ArithmeticError("no")
-
-    monkeypatch.setattr(bqvi, "vbmc", broken)
-    case = Case("Rosenbrock 2", {"problem": "Rosenbrock 2", "budget": 20})
-    found = table(vbmc_robustness.experiment, cases=[case])
-    assert found["crashed"].iloc[0] == "ArithmeticError: no"
 
 
 def made_up_folder(tmp_path):
