@@ -20,7 +20,7 @@ import numpy as np
 
 from gp.arrays import Array, describe, is_torch, namespace
 from gp.checks import as_points
-from gp.kernels.base import Differentiable, Kernel, differentiable
+from gp.kernels.base import Differentiable, Kernel, differentiable, gradient_covariances
 from gp.kernels.composite import spread_columns
 
 
@@ -110,9 +110,8 @@ class Gradients:
         return self.take(function.gradient(self.x), 1).reshape(-1)
 
     def variance(self, kernel: Kernel) -> Array:
-        xp = namespace(self.x)
-        k_xy = differentiable(kernel).diagonal_derivatives(self.x).k_xy
-        return self.take(xp.linalg.diagonal(k_xy), 1).reshape(-1)
+        own = namespace(self.x).linalg.diagonal(gradient_covariances(kernel, self.x))
+        return self.take(own, 1).reshape(-1)
 
 
 Covariance: TypeAlias = Callable[[Kernel, Any, Any], Array]

@@ -27,7 +27,7 @@ from gp.expectation.kernel_sum import KernelSum
 from gp.expectation.posterior_expectation import kernel_sum
 from gp.grams import blocks_of, pieces
 from gp.integrals import Integral, Integrals, JointIntegral, require_space, without_rounding
-from gp.kernels.base import Kernel, differentiable
+from gp.kernels.base import Kernel, gradient_covariances
 from gp.linalg import Factor, NotPositiveDefiniteError, cholesky, extend, raised, sample_gaussian
 from gp.means import Mean
 from gp.measures import Measure
@@ -189,7 +189,7 @@ class Posterior(PosteriorMethods):
         m, dimension = at.x.shape
         mean = self.mean(at).reshape((m, dimension))
         whitened = self.factor.solve(self._cross(at).T).reshape((-1, m, dimension))
-        prior = differentiable(self.kernel).diagonal_derivatives(at.x).k_xy
+        prior = gradient_covariances(self.kernel, at.x)
         explained = namespace(whitened).einsum("nmd,nme->mde", whitened, whitened)
         return GradientMoments(mean, prior - explained)
 

@@ -84,7 +84,7 @@ def _check_pullback(kernel: Kernel, x: Any, rng: np.random.Generator) -> None:
 
 def _check_derivatives(kernel: Kernel, x: Any, y: Any) -> None:
     if not isinstance(kernel, DifferentiableKernel):
-        raise AssertionError("derivatives and diagonal_derivatives are missing")
+        raise AssertionError("derivatives are missing")
     derivatives = kernel.derivatives(x, y)
     n, m, dimension = len(x), len(y), x.shape[1]
     k_x = partials(lambda points: kernel(points, y), x)  # (D, n, m)
@@ -97,14 +97,6 @@ def _check_derivatives(kernel: Kernel, x: Any, y: Any) -> None:
     require_close(derivatives.k_x, k_x.transpose(1, 0, 2), 1e-7, "k_x has to be dk/dx, (n, D, m)")
     require_close(derivatives.k_y, k_y.transpose(1, 2, 0), 1e-7, "k_y has to be dk/dy, (n, m, D)")
     require_close(derivatives.k_xy, k_xy.transpose(2, 0, 3, 1), 1e-7, "k_xy has to be d2k/dxdy")
-
-    diagonal, full = kernel.diagonal_derivatives(x), kernel.derivatives(x, x)
-    index = np.arange(len(x))
-    message = "diagonal_derivatives has to be the diagonal of derivatives(x, x)"
-    require_close(diagonal.k, full.k[index, index], 1e-13, message)
-    require_close(diagonal.k_x, full.k_x[index, :, index], 1e-13, message)
-    require_close(diagonal.k_y, full.k_y[index, index], 1e-13, message)
-    require_close(diagonal.k_xy, full.k_xy[index, :, index, :], 1e-13, message)
 
 
 def require_close(actual: Array, expected: Array, tolerance: float, message: str) -> None:

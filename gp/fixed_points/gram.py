@@ -257,7 +257,7 @@ def of_gaps(x: np.ndarray, profile: Profile, squared: bool = False) -> Gram:
     Parameters
     ----------
     x : the points.
-    profile : a function of the gaps |x_d - y_d| of P pairs, (D, P), and a kernel with a variance.
+    profile : a function of the gaps |x_d - y_d| of P pairs, (D, P), and a kernel, which has one variance.
     squared : whether it takes the squares of the gaps.
     """
     n = len(x)
@@ -270,7 +270,7 @@ def of_gaps(x: np.ndarray, profile: Profile, squared: bool = False) -> Gram:
     gaps = gaps**2 if squared else gaps
 
     def gram(kernel: Any) -> tuple[np.ndarray, Pullback]:
-        variance = float(kernel.variance)
+        variance = float(kernel.diagonal(x[:1])[0])
         of_values, contracted, changes = profile(gaps, kernel)
         values = of_values()
         matrix = np.append(values, variance).take(pair)
@@ -300,9 +300,7 @@ def _of_rows(x: np.ndarray, kernel: Any, profile: Profile, squared: bool) -> tup
             gaps = np.abs(columns[:, rows, None] - columns[:, None, :]).reshape(dimension, -1)
             yield rows, profile(np.square(gaps, out=gaps) if squared else gaps, kernel)
 
-    matrix = np.empty((n, n))
-    for rows, (values, _, _) in blocks():
-        matrix[rows] = values().reshape(-1, n)
+    matrix = kernel(x, x)
 
     def pullback(weights: np.ndarray) -> np.ndarray:
         parts = ((weights[rows], matrix[rows], contracted) for rows, (_, contracted, _) in blocks())

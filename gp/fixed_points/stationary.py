@@ -2,7 +2,7 @@
 
 With the gaps g_d = |x_d - y_d| of the pairs and b_d = sqrt(3) g_d / l_d, of variance 1,
 
-    squared exponential    k = exp(-sum_d g_d^2 / (2 l_d^2)),     dk/dlog l_d = k g_d^2 / l_d^2
+    radial                 k = phi(s), s = sum_d g_d^2 / l_d^2,   dk/dlog l_d = -2 phi'(s) g_d^2 / l_d^2
     Matern 3/2 by column   k = prod_d (1 + b_d) exp(-b_d),        dk/dlog l_d = k b_d^2 / (1 + b_d)
 
 and the sums over coordinates are matrix-vector products. `products` has the derivatives of a squared
@@ -12,6 +12,7 @@ exponential.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import sqrt
 from typing import Any
 
@@ -20,84 +21,104 @@ import numpy as np
 from gp.fixed_points.gram import Changes, Gram, gram_of, laid_out, of_gaps
 from gp.fixed_points.products import FixedSlopes, by_coordinate
 from gp.grams import covariance_with_pullback
-from gp.kernels import ByColumn, Columns, Mapped, Matern32, SquaredExponential, Stationary, Tilted
+from gp.kernels import (
+    ByColumn,
+    Columns,
+    Mapped,
+    Matern32,
+    RationalQuadratic,
+    SquaredExponential,
+    Stationary,
+    Tilted,
+)
 from gp.kernels.base import Pullback
 from gp.observations import Functional, Values
 
 
 @gram_of.register
-def _squared_exponential_gram(kernel: SquaredExponential, observed: Functional) -> Gram:
-    """Return the covariance of values and derivatives."""
+def _radial_gram(kernel: Stationary, observed: Functional) -> Gram:
+    """Return the covariance of values, and of derivatives too under a squared exponential."""
 
     def at(x: np.ndarray, m: int) -> Gram | None:
-        if type(kernel) is not SquaredExponential:
+        if hasattr(kernel, "with_pullback") or (m and type(kernel) is not SquaredExponential):
             return None
-        return FixedSlopes.of(x, m) if m else of_gaps(x, _squared_exponential, squared=True)
+        return FixedSlopes.of(x, m) if m else of_gaps(x, _radial, squared=True)
 
     return laid_out(observed, at)
 
 
 @gram_of.register
 def _by_column_gram(kernel: ByColumn, observed: Functional) -> Gram:
-    """Return the covariance of values under a product over columns of Matern 3/2 kernels."""
+    """Return the covariance of values under a product over columns."""
 
     def at(x: np.ndarray, m: int) -> Gram | None:
-        if m or type(kernel.kernel) is not Matern32:
-            return None
-        gram = of_gaps(x, _rough)
-        return lambda changed: gram(changed.kernel)
+        return None if m else of_gaps(x, _matern32 if type(kernel.kernel) is Matern32 else _columns)
 
     return laid_out(observed, at)
 
 
-def _squared_exponential(squares: np.ndarray, kernel: Stationary) -> Any:
+def _radial(squares: np.ndarray, kernel: Stationary) -> Any:
+    """A `Profile` of squared gaps: k = v phi(s) and dk/dlog l_d = -2 v phi'(s) g_d^2 / l_d^2."""
     lengthscales, one = by_coordinate(kernel, len(squares))
     precision = lengthscales**-2.0
-    return _stationary(
-        kernel,
-        lambda: np.exp((-0.5 * precision) @ squares),
-        lambda weighted: squares @ weighted * precision,
-        lambda: squares.sum(0)[None] * precision[:1] if one else squares * precision[:, None],
-        one,
-    )
+    scaled = cache(lambda: precision @ squares)
+
+    def steep(k: np.ndarray) -> np.ndarray:
+        if type(kernel) is SquaredExponential:
+            return k
+        return -2.0 * float(kernel.variance) * kernel.slope(scaled())
+
+    def shaped(k: np.ndarray) -> np.ndarray:
+        """The derivatives in ln alpha, (1, P), where there is one."""
+        if not isinstance(kernel, RationalQuadratic):
+            return np.zeros((0, len(k)))
+        half = 0.5 * scaled()
+        return (kernel.alpha * k * (half / (kernel.alpha + half) - np.log1p(half / kernel.alpha)))[None]
+
+    def contracted(weights: np.ndarray, k: np.ndarray) -> np.ndarray:
+        lengths = squares @ (weights * steep(k)) * precision
+        total = (weights * k).sum()
+        return np.concatenate([[lengths.sum()] if one else lengths, shaped(k) @ weights, [total]])
+
+    def changes(k: np.ndarray) -> np.ndarray:
+        each = squares.sum(0)[None] * precision[:1] if one else squares * precision[:, None]
+        return np.concatenate([steep(k) * each, shaped(k)])
+
+    return lambda: float(kernel.variance) * kernel.profile(scaled()), contracted, changes
 
 
-def _rough(gaps: np.ndarray, kernel: Stationary) -> Any:
-    lengthscales, one = by_coordinate(kernel, len(gaps))
+def _matern32(gaps: np.ndarray, kernel: ByColumn) -> Any:
+    lengthscales, one = by_coordinate(kernel.kernel, len(gaps))
     b = gaps * (sqrt(3) / lengthscales)[:, None]
     raised = 1 + b
-    return _stationary(
-        kernel,
-        lambda: np.prod(raised, axis=0) * np.exp(-b.sum(axis=0)),
-        lambda weighted: (b**2 / raised) @ weighted,
-        lambda: b**2 / raised,
-        one,
+    return _product(
+        kernel.kernel, lambda: np.prod(raised, axis=0) * np.exp(-b.sum(axis=0)), lambda: b**2 / raised, one
     )
 
 
-def _stationary(
-    kernel: Stationary,
-    of_values: Callable[[], np.ndarray],
-    to_lengths: Callable[[np.ndarray], np.ndarray],
-    slopes: Callable[[], np.ndarray],
-    one: bool,
-) -> Any:
-    """A `Profile` from k of variance 1, the gradient in ln l (D,) of weights times k, and dlog k/dlog l."""
-    variance = float(kernel.variance)
+def _columns(gaps: np.ndarray, kernel: ByColumn) -> Any:
+    inner = kernel.kernel
+    lengthscales, one = by_coordinate(inner, len(gaps))
+    s = (gaps / lengthscales[:, None]) ** 2
+    factors = np.maximum(inner.profile(s), 1e-300)  # they underflow for distant points
+    return _product(inner, lambda: np.prod(factors, axis=0), lambda: -2 * s * inner.slope(s) / factors, one)
 
-    def values() -> np.ndarray:
-        return of_values() if variance == 1.0 else variance * of_values()
+
+def _product(
+    kernel: Stationary, of_values: Callable[[], np.ndarray], slopes: Callable[[], np.ndarray], one: bool
+) -> Any:
+    """A `Profile` from k of variance 1, and its dlog k / dlog l (D, P)."""
 
     def contracted(weights: np.ndarray, k: np.ndarray) -> np.ndarray:
         weighted = weights * k
-        lengths = to_lengths(weighted)
+        lengths = slopes() @ weighted
         return np.append(lengths.sum() if one else lengths, weighted.sum())
 
     def changes(k: np.ndarray) -> np.ndarray:
         rows = k * slopes()
-        return rows.sum(0)[None] if one and len(rows) > 1 else rows
+        return rows.sum(0)[None] if one else rows
 
-    return values, contracted, changes
+    return lambda: float(kernel.variance) * of_values(), contracted, changes
 
 
 @gram_of.register

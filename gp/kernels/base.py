@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["lengthscale", "variance", "noise", "period", "shape", "location"]
 Pullback: TypeAlias = Callable[[Array], Array]
+_TOGETHER = 16
+"""The number of points between which second derivatives are computed where those of each alone are needed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +59,7 @@ class Derivatives:
     """A kernel and its first derivatives in both arguments, between n and m points in D dimensions.
 
     An axis of partial derivatives stands right after the axis of the points it belongs to, so that
-    ``k_xy.reshape(n * D, m * D)`` is the covariance matrix of the two sets of gradients. At pairs of equal
-    points, x_i = y_i after differentiation, there is no axis m: k (n,), k_x and k_y (n, D), k_xy (n, D, D).
+    ``k_xy.reshape(n * D, m * D)`` is the covariance matrix of the two sets of gradients.
 
     Attributes
     ----------
@@ -144,9 +145,6 @@ class DifferentiableKernel(Kernel, Protocol):
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         """Return k and its first derivatives in both arguments between x (n, D) and y (m, D)."""
 
-    def diagonal_derivatives(self, x: Array) -> Derivatives:
-        """Return the same at the pairs (x_i, x_i) of points x (n, D)."""
-
 
 def differentiable(kernel: Kernel) -> DifferentiableKernel:
     """Return ``kernel``, or raise a TypeError if its functions have no derivatives."""
@@ -156,6 +154,20 @@ def differentiable(kernel: Kernel) -> DifferentiableKernel:
             "SquaredExponential or Matern52"
         )
     return kernel
+
+
+def gradient_covariances(kernel: Kernel, x: Array) -> Array:
+    """Return the prior covariances of df/dx at each of the points x (n, D) with itself, (n, D, D).
+
+    They are parts of the second derivatives between points, which are computed for some points at a time.
+    """
+    xp, derivatives = namespace(x), differentiable(kernel).derivatives
+    if isinstance(kernel, Homogeneous):  # the same everywhere
+        origin = xp.zeros((1, x.shape[1]), dtype=x.dtype, device=x.device)
+        return xp.ones_like(x)[:, :, None] * derivatives(origin, origin).k_xy[:, :, 0, :]
+    parts = [x[at : at + _TOGETHER] for at in range(0, max(x.shape[0], 1), _TOGETHER)]
+    own = [xp.linalg.diagonal(xp.permute_dims(derivatives(p, p).k_xy, (1, 3, 0, 2))) for p in parts]
+    return xp.permute_dims(xp.concat(own, axis=-1), (2, 0, 1))
 
 
 def parameter(
@@ -233,14 +245,6 @@ class Homogeneous(Algebra):
     def diagonal(self, x: Array) -> Array:
         """Return the variance, (n,)."""
         return as_like(self.variance, x) * namespace(x).ones_like(x[:, 0])
-
-    def diagonal_derivatives(self, x: Array) -> Derivatives:
-        """Return the derivatives at the pairs (x_i, x_i), which are those at the origin."""
-        own: Any = self  # with `derivatives`, where functions have them
-        xp, zero = namespace(x), namespace(x).zeros_like(x)
-        origin = xp.zeros((1, x.shape[1]), dtype=x.dtype, device=x.device)
-        k_xy = own.derivatives(origin, origin).k_xy[:, :, 0, :]
-        return Derivatives(self.diagonal(x), zero, zero, xp.ones_like(x)[:, :, None] * k_xy)
 
 
 class OfKernel(Algebra):

@@ -30,7 +30,6 @@ from gp.kernels.base import (
     Kernel,
     OfKernel,
     Parameter,
-    Pullback,
     differentiable,
     of_columns,
     of_rank_one,
@@ -61,9 +60,6 @@ class Sum(Algebra):
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         return reduce(_sum, (differentiable(term).derivatives(x, y) for term in self.terms))
-
-    def diagonal_derivatives(self, x: Array) -> Derivatives:
-        return reduce(_sum, (differentiable(term).diagonal_derivatives(x) for term in self.terms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +101,6 @@ class Product(Algebra):
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         return reduce(_product, (differentiable(factor).derivatives(x, y) for factor in self.factors))
 
-    def diagonal_derivatives(self, x: Array) -> Derivatives:
-        return reduce(_product, (differentiable(factor).diagonal_derivatives(x) for factor in self.factors))
-
 
 class _OfCoordinates(OfKernel):
     """Kernels k(B x + b, B y + b) of other coordinates, which are ``forward(x)``, by the matrix B."""
@@ -131,10 +124,6 @@ class _OfCoordinates(OfKernel):
         b, einsum = self._slopes(x), namespace(x).einsum
         k_xy = einsum("ndmf,de,fg->nemg", inner.k_xy, b, b)
         return Derivatives(inner.k, einsum("ndm,de->nem", inner.k_x, b), inner.k_y @ b, k_xy)
-
-    def diagonal_derivatives(self, x: Array) -> Derivatives:
-        inner, b = differentiable(self.kernel).diagonal_derivatives(self.forward(x)), self._slopes(x)
-        return Derivatives(inner.k, inner.k_x @ b, inner.k_y @ b, b.T @ inner.k_xy @ b)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,12 +193,8 @@ def _sum(a: Derivatives, b: Derivatives) -> Derivatives:
 
 
 def _product(a: Derivatives, b: Derivatives) -> Derivatives:
-    """The product rule, with an axis m of other points or without."""
-    m = "m" if a.k.ndim > 1 else ""
-
-    def times(axes: str, first: Array, second: Array) -> Array:
-        return namespace(first).einsum(axes.replace("m", m), first, second)
-
+    """The product rule."""
+    times = namespace(a.k).einsum
     mixed = times("ndm,nme->ndme", a.k_x, b.k_y) + times("ndm,nme->ndme", b.k_x, a.k_y)
     return Derivatives(
         k=a.k * b.k,
@@ -277,12 +262,6 @@ class Tilted(OfKernel):
         both = of_rank_one(a_x, a_y, self.growth * x * a_x[:, None], self.growth * y * a_y[:, None])
         return _product(self.kernel.derivatives(x, y), both)
 
-    def diagonal_derivatives(self, x: Array) -> Derivatives:
-        a = self.factor(x)
-        slope = self.growth * x * a[:, None]
-        k_x, k_xy = a[:, None] * slope, slope[:, :, None] * slope[:, None, :]
-        return _product(self.kernel.diagonal_derivatives(x), Derivatives(a**2, k_x, k_x, k_xy))
-
 
 @dataclass(frozen=True, eq=False)
 class ByColumn(OfKernel):
@@ -321,19 +300,6 @@ class ByColumn(OfKernel):
     def diagonal(self, x: Array) -> Array:
         return self.kernel.diagonal(x)
 
-    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        s = self._squares(x, x)
-        k = self(x, x)
-
-        def pullback(weights: Array) -> Array:
-            slopes = -2 * s * self.kernel.slope(s) / _positive(self.kernel.profile(s))  # dlog phi / dlog l
-            lengthscale = np.einsum("dij,ij->d", slopes, weights * k)
-            if np.size(self.kernel.lengthscale) == 1:
-                lengthscale = lengthscale.sum(keepdims=True)
-            return np.append(lengthscale, np.vdot(weights, k))
-
-        return k, pullback
-
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         xp = namespace(x, y)
         s, variance = self._squares(x, y), as_like(self.kernel.variance, x)
@@ -345,9 +311,6 @@ class ByColumn(OfKernel):
         steep = (x.T[:, :, None] - y.T[:, None, :]) * inverse**2  # half of ds/dx
         own = -(2 * self.kernel.slope(s) * inverse**2 + 4 * self.kernel.curvature(s) * steep**2) / factors
         return of_columns(k, k, ratio, own)
-
-    def diagonal_derivatives(self, x: Array) -> Derivatives:
-        return differentiable(self.kernel).diagonal_derivatives(x)
 
     def _inverse(self, x: Array) -> Array:
         return namespace(x).ones_like(x[0, :]) / as_like(self.kernel.lengthscale, x)

@@ -35,9 +35,3 @@ class Multiple(Algebra):
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         g, slope = self.variance * self.function(y), self.variance * self.function.gradient(y)
         return of_rank_one(self.function(x), g, self.function.gradient(x), slope)
-
-    def diagonal_derivatives(self, x: Array) -> Derivatives:
-        g, slope = self.function(x), self.function.gradient(x)
-        k_x = self.variance * g[:, None] * slope
-        k_xy = self.variance * slope[:, :, None] * slope[:, None, :]
-        return Derivatives(self.variance * g**2, k_x, k_x, k_xy)

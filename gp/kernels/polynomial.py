@@ -86,13 +86,6 @@ class Linear(Algebra):
         identity = diagonal_matrix(variance)[:, None, :] * m[:, None]  # (D, m, D)
         return Derivatives(self(x, y), k_x, k_y, n[:, None, None, None] * identity)
 
-    def diagonal_derivatives(self, x: Array) -> Derivatives:
-        xp = namespace(x)
-        k_x = self._weighted(x)
-        variance = as_like(self.variance, x) * xp.ones_like(x[0, :])
-        k_xy = xp.ones_like(x[:, 0])[:, None, None] * diagonal_matrix(variance)
-        return Derivatives(self.diagonal(x), k_x, k_x, k_xy)
-
 
 @dataclass(frozen=True, eq=False)
 class QuadraticTrend(Algebra):
@@ -130,12 +123,3 @@ class QuadraticTrend(Algebra):
         k_xy = slope[:, None, :, None] * identity[:, None, :]
         k_xy = k_xy + second * y.T[None, :, :, None] * x[:, None, None, :]
         return Derivatives(self.of_products(t), k_x, k_y, k_xy)
-
-    def diagonal_derivatives(self, x: Array) -> Derivatives:
-        xp = namespace(x)
-        t = xp.sum(x**2, axis=1)
-        slope = self.slope(t)
-        k_x = slope[:, None] * x
-        identity = xp.eye(x.shape[1], dtype=x.dtype, device=x.device)
-        k_xy = slope[:, None, None] * identity + as_like(self.quadratic, x) * x[:, :, None] * x[:, None, :]
-        return Derivatives(self.of_products(t), k_x, k_x, k_xy)

@@ -33,7 +33,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from gp.arrays import Array, as_like, describe, is_torch, namespace
-from gp.kernels.base import Derivatives, Homogeneous, Parameter, Pullback, parameter
+from gp.kernels.base import Derivatives, Homogeneous, Parameter, parameter
 from gp.kernels.parameters import EACH
 
 
@@ -59,10 +59,6 @@ class Stationary(Homogeneous):
     def slope(self, s: Array) -> Array:
         """Return phi'(s), of the shape of s."""
 
-    def slope_given(self, s: Array, k: Array) -> Array:
-        """Return variance * phi'(s) in a new array, given k = variance * phi(s), which may save time."""
-        return as_like(self.variance, s) * self.slope(s)
-
     @abstractmethod
     def curvature(self, s: Array) -> Array:
         """Return phi''(s), of the shape of s."""
@@ -84,21 +80,6 @@ class Stationary(Homogeneous):
                 f"x is a {describe(x)}, lengthscale has shape {tuple(shape)}: give points of shape "
                 "(n, D) and one lengthscale, or D of them"
             )
-
-    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        s = self.squared_distance(x, x)
-        k = self.profile(s)
-        k *= self.variance
-
-        def pullback(weights: Array) -> Array:
-            slope = self.slope_given(s, k)
-            slope *= weights
-            lengthscale = -2 * contract_squared_differences(slope, x / self.lengthscale)
-            if np.size(self.lengthscale) == 1:
-                lengthscale = lengthscale.sum(keepdims=True)
-            return np.append(lengthscale, np.vdot(weights, k))
-
-        return k, pullback
 
     def derivatives(self, x: Array, y: Array) -> Derivatives:
         self.check_dimension(x)
@@ -134,10 +115,6 @@ class SquaredExponential(Stationary):
     def slope(self, s: Array) -> Array:
         return -0.5 * self.profile(s)
 
-    def slope_given(self, s: Array, k: Array) -> Array:
-        """Return -k / 2."""
-        return -0.5 * k
-
     def curvature(self, s: Array) -> Array:
         return 0.25 * self.profile(s)
 
@@ -158,10 +135,6 @@ class RationalQuadratic(Stationary):
     def slope(self, s: Array) -> Array:
         return -0.5 * self._power(s, 1)
 
-    def slope_given(self, s: Array, k: Array) -> Array:
-        """Return -k / (2 b)."""
-        return -0.5 * k / (1 + s / (2 * as_like(self.alpha, s)))
-
     def curvature(self, s: Array) -> Array:
         return 0.25 * (1 + 1 / as_like(self.alpha, s)) * self._power(s, 2)
 
@@ -176,18 +149,6 @@ class RationalQuadratic(Stationary):
 
     def with_parameters(self, values: Sequence[Array]) -> Self:
         return super().with_parameters((values[0], values[2], values[1]))
-
-    def with_pullback(self, x: Array) -> tuple[Array, Pullback]:
-        k, stationary = super().with_pullback(x)
-        half = self.squared_distance(x, x) / 2
-
-        def pullback(weights: Array) -> Array:
-            excess = half / (self.alpha + half) - np.log1p(half / self.alpha)
-            alpha = self.alpha * np.vdot(weights, k * excess)
-            others = stationary(weights)
-            return np.concatenate([others[:-1], [float(alpha)], others[-1:]])
-
-        return k, pullback
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +167,6 @@ class Matern12(Stationary):
         return _zero_at_origin(namespace(s).exp(-a) * (1 + a) / (4 * a**3), s)
 
     derivatives = None  # type: ignore[assignment]  # the functions are continuous only
-    diagonal_derivatives = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, eq=False)
