@@ -11,13 +11,22 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.gradient_check import require_consistent
 from bqvi.runs import Checkpoint, RunStatus
-from bqvi.sampled_bounds import passes, pilot
-from bqvi.sampled_bounds.particles import AnnealedTarget, Proposals, with_numbers
+from bqvi.sampled_bounds import passes
+from bqvi.sampled_bounds.particles import (
+    BACKWARDS,
+    FORWARDS,
+    PILOT,
+    AnnealedTarget,
+    AnnealingPlan,
+    BoundsState,
+    Pilot,
+    Proposals,
+    Transition,
+    with_numbers,
+)
 from bqvi.sampled_bounds.passes import Systems
-from bqvi.sampled_bounds.pilot import Allotment, lengths
 from bqvi.sampled_bounds.result import EvidenceBounds, bounds_of
 from bqvi.sampled_bounds.settings import SETTINGS
-from bqvi.sampled_bounds.transitions import BACKWARDS, FORWARDS, PILOT, AnnealingPlan, BoundsState, Transition
 from gp.user_warnings import warn_user_of_each
 
 DOOR = "evidence_bounds"
@@ -159,23 +168,26 @@ class BoundsRun:
         if state.pilot is None:
             most = int(self._pilot_budget / (_RUNGS * max(self._rung(1), 1)))
             particles = int(np.clip(most, _SMALLEST_PILOT, SETTINGS.pilot_particles))
-            return replace(state, pilot=pilot.begun(target, particles, self._rng(0, 0)))
+            points = self.proposals.sample(1, particles, self._rng(0, 0))
+            return replace(state, pilot=Pilot(target.at(points, first=True), np.zeros(1), np.zeros(0)))
         found, most = state.pilot, self._pilot_budget
         if state.completed + self._rung(len(found.particles.points[0])) > most:
-            found = pilot.one_further(found, self.transition, target, None)
+            rng = None
         else:
             rng = self._rng(0, len(found.temperatures))
-            found = pilot.one_further(found, self.transition, target, rng)
+        found = passes.piloted(found, self.transition, target, rng)
         state = replace(state, pilot=found)
         if found.temperatures[-1] < 1.0:
             return state
         spent = state.completed + target.n_evaluations
-        allotment = Allotment(self.choices.budget - spent, self.choices.systems.cost, self.transition.cost)
-        distance = float(lengths(found.conditional_shares).sum())
+        allotment = passes.Allotment(
+            self.choices.budget - spent, self.choices.systems.cost, self.transition.cost
+        )
+        distance = float(passes.lengths(found.conditional_shares).sum())
         chosen = allotment.chosen(
             distance, self.choices.method == "smc", self.choices.temperatures, self.choices.particles
         )
-        return self._after_pilot(replace(state, plan=pilot.planned(found, *chosen)))
+        return self._after_pilot(replace(state, plan=passes.planned(found, *chosen)))
 
     def _after_pilot(self, state: BoundsState) -> BoundsState:
         """The state at the next phase, backwards where there are draws; it keeps the pilot's particles."""
@@ -192,8 +204,8 @@ class BoundsRun:
             chains = passes.begun_backwards(target, draws.reshape(-1, draws.shape[-1]), len(plan))
             state = replace(state, pilot=None, backwards=chains)
         else:
-            rng = self._rng(1, state.to_go)
-            chains = passes.stepped_backwards(state.backwards, self._move(plan, target), state.to_go, rng)
+            to_go, rng, transition = state.to_go, self._rng(1, state.to_go), self._moves
+            chains = passes.stepped_backwards(state.backwards, plan, transition, target, to_go, rng)
             state = replace(state, backwards=chains, to_go=state.to_go - 1)
         return state if state.to_go else replace(state, phase=FORWARDS)
 
@@ -204,14 +216,15 @@ class BoundsRun:
             first = passes.begun(target, systems, plan.particles, state.backwards, self._rng(2, 0))
             return replace(state, pilot=None, forwards=first)
         threshold = SETTINGS.resampling if self.choices.method == "smc" else 0.0
-        move, rng = self._move(plan, target), self._rng(2, 1 + current.passed)
-        found, rate = passes.stepped(current, plan, move, systems, state.backwards, threshold, rng)
+        chains, rng = state.backwards, self._rng(2, 1 + current.passed)
+        found, rate = passes.stepped(current, plan, self._moves, target, systems, chains, threshold, rng)
         rates = state.acceptance if rate is None else (*state.acceptance, rate)
         return replace(state, forwards=found, acceptance=rates)
 
-    def _move(self, plan: AnnealingPlan, target: AnnealedTarget) -> passes.Move:
-        transition: Any = self.transition  # a plan with more than one temperature has one
-        return passes.move_of(plan, transition, target)
+    @property
+    def _moves(self) -> Any:
+        """The transition, which a plan with more than one temperature has."""
+        return self.transition
 
     def _rng(self, phase: int, step: int) -> np.random.Generator:
         """The random numbers of a step, which are the same when the step is repeated."""

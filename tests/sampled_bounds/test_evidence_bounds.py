@@ -9,8 +9,7 @@ from scipy.special import betaln, gammaln, logsumexp
 
 import bqvi
 from bqvi.calls import make_coordinates
-from bqvi.sampled_bounds.passes import parents_of
-from bqvi.sampled_bounds.pilot import next_temperature
+from bqvi.sampled_bounds.passes import next_temperature, parents_of
 from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
 
 ALARM = 4.5
