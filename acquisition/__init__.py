@@ -1,6 +1,6 @@
 """Where to evaluate next: points for quadrature, mini-batches of a data set.
 
-For quadrature, a criterion (:mod:`acquisition.pointwise.criterion`) is the gain of evaluating f at a point,
+For quadrature, a criterion (:mod:`acquisition.pointwise`) is the gain of evaluating f at a point,
 and a search finds the best point:
 
     found = acquisition.ContinuousSearch().maximise(
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gp.imports import attach
 
 if TYPE_CHECKING:
-    from acquisition import designs, minibatch, pointwise
+    from acquisition import minibatch, pointwise
     from acquisition.pointwise import (
         Acquisition,
         IntegralVarianceReduction,
@@ -27,5 +27,5 @@ else:
 
 __all__ = [
     "Acquisition", "ContinuousSearch", "Domain", "IntegralVarianceReduction", "SearchResult",
-    "UncertaintySampling", "bind", "designs", "domain_of", "minibatch", "pointwise",
+    "UncertaintySampling", "bind", "domain_of", "minibatch", "pointwise",
 ]  # fmt: skip

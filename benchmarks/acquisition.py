@@ -11,6 +11,7 @@ import gp
 from benchmarks.paired import Line, paired
 from experiments.quadrature.criteria import LinearisedWarpedUncertainty, MutualInformation
 from gp.kernels import SquaredExponential
+from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Gaussian
 
 CRITERIA: dict[str, aq.pointwise.Criterion] = {
@@ -41,6 +42,6 @@ def _measure(dimension: int) -> Gaussian:
 
 
 def _posterior(n: int, dimension: int) -> gp.Posterior:
-    x = aq.designs.sobol(_measure(dimension), n, 0)
+    x = _measure(dimension).from_unit_cube(scrambled_sobol(dimension, n, 0))
     process = gp.GaussianProcess(SquaredExponential(np.full(dimension, 1.5)), noise=1e-8)
     return process.condition(x, np.exp(-0.5 * (x**2).sum(axis=1)))

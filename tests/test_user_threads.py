@@ -14,9 +14,8 @@ import bqvi
 import gp
 from acquisition import search
 from bqvi.families import Gaussian
-from bqvi.gradients import Batch, BayesianQuadrature, remembered_elbo, remembered_evidence
-from bqvi.gradients.memory import Memory
-from bqvi.gradients.process_cache import ProcessCache
+from bqvi.gradients import Batch, BayesianQuadrature, remembered
+from bqvi.gradients.memory import Memory, ProcessCache
 from bqvi.posterior import Posterior
 from gp import hyperparameters, linalg, posterior, threads
 
@@ -128,7 +127,7 @@ def conditioned(rows=20):
     return gp.GaussianProcess(gp.kernels.SquaredExponential(0.5), noise=0.1).condition(x, np.sin(x[:, 0]))
 
 
-def remembered(estimate=remembered_evidence.remembered_evidence):
+def from_memory(estimate=remembered.remembered_evidence):
     x = np.random.default_rng(0).normal(size=(20, 2))
     kept = replace(Memory.empty(2, True), points=x, values=log_joint(x), gradients=-x)
     return estimate(Q, replace(kept, noise_variances=np.zeros((20, 3))))
@@ -142,8 +141,8 @@ def maximised():
 
 BELOW = {
     "a gradient": (estimated, ProcessCache, "_refitted"),
-    "an evidence": (remembered, remembered_evidence, "_of_all"),
-    "an ELBO": (lambda: remembered(remembered_elbo.remembered_elbo), remembered_elbo, "_process_near"),
+    "an evidence": (from_memory, remembered, "_of_all"),
+    "an ELBO": (lambda: from_memory(remembered.remembered_elbo), remembered, "_process_near"),
     "a search": (maximised, search, "ascend"),
     "a mode": (lambda: Posterior.of(Q).mode(), Posterior, "_climbed"),
     "a process": (conditioned, posterior, "cholesky"),

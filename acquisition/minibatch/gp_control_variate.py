@@ -2,7 +2,7 @@
 
 Gradients of earlier mini-batches enter the current estimate (the last question of the thesis' Section
 7.3.2). The per-datum gradient is modelled as a linear function of features, B^T f(x), by a Kalman
-filter (`regression`); its integral over the data is known, so
+filter (`features`); its integral over the data is known, so
 
     estimate = N mean(f)^T B + sum_i w_i (g_i - B^T f_i),
 
@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from acquisition.minibatch.features import Features, require_features
-from acquisition.minibatch.regression import Coefficients, design, mean_design
+from acquisition.minibatch.features import Coefficients, Features, design, mean_design, require_features
 from acquisition.minibatch.settings import LEARNING
 from acquisition.minibatch.strategy import (
     Correcting,

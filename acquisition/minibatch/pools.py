@@ -31,8 +31,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
-from acquisition.minibatch.features import Featured, Features
-from acquisition.minibatch.regression import Coefficients, design
+from acquisition.minibatch.features import Coefficients, Featured, Features, design
 from acquisition.minibatch.settings import LEARNING
 from acquisition.minibatch.strategy import (
     Selection,

@@ -1,7 +1,7 @@
 """Bayesian quadrature of the ELBO's gradient, with memory (thesis Section 7.3.2).
 
 A Gaussian process on the gradients of the log joint (`gradient_process`), or on the log joint as one
-function (`function_process`), is integrated against q in closed form. Its prior mean is the estimate of
+function (`surrogates`), is integrated against q in closed form. Its prior mean is the estimate of
 sticking-the-landing: the gradient estimate is exactly zero where q is the posterior. The log joint stays
 the same while q moves, so the process is conditioned on evaluations of earlier steps too, in the units of the
 current q. A round is
@@ -26,12 +26,10 @@ from bqvi.arguments import AtLeast, Checked, Such
 from bqvi.arrays import Values
 from bqvi.calls import Account, EvaluationError, Evaluations
 from bqvi.families.family import Distribution
-from bqvi.gradients.designs import Informed, MomentVarianceReduction, NodeRule
+from bqvi.gradients.designs import Informed, LogisticFeasibility, MomentVarianceReduction, NodeRule
 from bqvi.gradients.evaluations import differentiable, evaluate
-from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.memory import Memory
-from bqvi.gradients.process_cache import ProcessCache
+from bqvi.gradients.memory import Memory, ProcessCache
 from bqvi.gradients.settings import DESIGN, FEASIBILITY, PROCESS
 from bqvi.gradients.standard_errors import of_gradient, over_batches, standard_errors, with_sampling
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process

@@ -6,28 +6,92 @@ Designs without a process, which may also be the noise of a pathwise estimator:
     scrambled Sobol         quasi-Monte Carlo (Owen 1995)
     antithetic-orthogonal   orthogonal frames with chi lengths, and their mirrors (Yu et al. 2016)
 
-They are drawn by `acquisition.designs`. The marginal distribution of each node is N(0, I), so a mean over
+The marginal distribution of each node is N(0, I), so a mean over
 nodes is unbiased. With a Gaussian process `MomentVarianceReduction` takes the candidates that lower the
 variance of the gradient most (thesis 7.17).
+
+The variance is large where evaluations failed, and a design prefers candidates of large variance. The
+probability that an evaluation succeeds is therefore estimated too, by logistic regression on
+
+    1, u_1, .., u_D, |u|^2,
+
+whose level sets include half-spaces, balls and their complements, with a normal prior of variance 4
+on each coefficient, at its mode by Newton steps. For regions of other shapes
+the nearest evaluation decides: where it failed, and the nearest successful one is 1.5 times as far, the
+probability is 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
 
 import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.special import expit
 
-from acquisition.designs import normal_frames
-from acquisition.functionals import Candidates, most_informative
+from acquisition.conditioned import Candidates, most_informative
 from bqvi.arguments import Above, AtLeast, Checked
-from bqvi.gradients.feasibility import LogisticFeasibility
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.settings import DESIGN, FEASIBILITY
 from gp.low_discrepancy import normal_sobol
+from gp.triangular import cholesky_inverse
 
 if TYPE_CHECKING:
+    from bqvi.gradients.memory import Memory
     from bqvi.gradients.surrogates import Process
+    from bqvi.gradients.whitened import WhitenedFrame
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticFeasibility:
+    """The probability that an evaluation succeeds.
+
+    Parameters
+    ----------
+    good, failed : points of evaluations that succeeded, (m, D), in the units of q, and did not, (k, D)
+    """
+
+    good: np.ndarray
+    failed: np.ndarray
+
+    @classmethod
+    def near(cls, frame: WhitenedFrame, memory: Memory) -> LogisticFeasibility:
+        """The model from the evaluations of a ``memory``, in the units of a ``frame``."""
+        memory = memory.censored
+        return cls(frame.whiten(memory.points), frame.whiten(memory.failed))
+
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        """Return the probabilities (C,) at points (C, D); 1 where nothing has failed."""
+        if not len(self.failed):
+            return np.ones(len(points))
+        probability = expit(_features(points) @ self._coefficients)
+        if not len(self.good):
+            return probability
+        to_failed, to_good = (
+            cdist(points, known, "sqeuclidean").min(1) for known in (self.failed, self.good)
+        )
+        return np.where(FEASIBILITY.nearest**2 * to_failed < to_good, 0.0, probability)
+
+    @cached_property
+    def _coefficients(self) -> np.ndarray:
+        features = _features(np.concatenate([self.good, self.failed]))
+        succeeded = np.arange(len(features)) < len(self.good)
+        found = np.zeros(features.shape[1])
+        for _ in range(8):
+            probability = expit(features @ found)
+            slope = features.T @ (succeeded - probability) - found / 4.0
+            curvature = (features.T * (probability * (1.0 - probability))) @ features
+            np.einsum("ii->i", curvature)[:] += 1.0 / 4.0
+            found = found + cholesky_inverse(curvature)[1] @ slope
+        return found
+
+
+def _features(points: np.ndarray) -> np.ndarray:
+    points = np.clip(points, -100.0, 100.0)  # of a q that has collapsed they lie at any distance
+    squares = np.square(points).sum(1, keepdims=True)
+    return np.concatenate([np.ones_like(squares), points, squares / points.shape[1]], 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,3 +205,25 @@ class MomentVarianceReduction(Checked):
 
     def _candidates(self, pool: np.ndarray, process: Informed) -> Candidates:
         return process.candidates(pool)
+
+
+def normal_frames(n: int, dimension: int, rng: np.random.Generator) -> np.ndarray:
+    """Return n points, (n, D): random orthogonal frames with random lengths, and their mirror images.
+
+    Each block is r_d q_d and -r_d q_d, d = 1..D, with q a random orthogonal matrix (Haar) and r_d independent
+    chi_D lengths, so that each point is N(0, I) alone (Yu et al. 2016, "Orthogonal random features"). Each
+    pair integrates odd functions exactly; for an odd n the last point has no mirror image.
+    """
+    blocks = []
+    for _ in range(-(-n // (2 * dimension))):
+        frame = random_rotation(dimension, rng)
+        lengths = np.sqrt(rng.chisquare(dimension, size=dimension))
+        points = lengths[:, None] * frame
+        blocks.append(np.stack([points, -points], axis=1).reshape(-1, dimension))
+    return np.concatenate(blocks)[:n]
+
+
+def random_rotation(dimension: int, rng: np.random.Generator) -> np.ndarray:
+    """A Haar-distributed orthogonal matrix (D, D): QR of normals, with the signs made unique."""
+    q, r = np.linalg.qr(rng.standard_normal((dimension, dimension)))
+    return q * np.sign(np.diagonal(r))

@@ -82,7 +82,7 @@ class SearchSettings:
 
 @dataclass(frozen=True)
 class CacheSettings:
-    """Conditions on which a process is made anew (`process_cache`)."""
+    """Conditions on which a process is made anew (`memory`)."""
 
     divergence: float = 0.02
     """The largest divergence, in nats, of q from the q in whose units a process is."""
@@ -141,7 +141,7 @@ class MixtureSettings:
 
 @dataclass(frozen=True)
 class EvidenceSettings:
-    """The ELBO and the evidence from kept evaluations (`remembered_elbo`, `remembered_evidence`)."""
+    """The ELBO and the evidence from kept evaluations (`remembered`)."""
 
     rows: int = 600
     """The most numbers, values and entries of gradients, on which the process is conditioned, half of them

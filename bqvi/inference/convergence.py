@@ -5,7 +5,7 @@ A run that keeps its evaluations is judged whenever these have grown by a factor
 - q stands still: its divergence from the q of the last judgement is a small share of the tolerance
 - the ELBO is known: its standard deviation is below the tolerance. That contains the errors of predictions of
   the latest evaluations, and the difference between surrogate and log joint at all evaluations, by the mass
-  of q where they lie (`bqvi.gradients.remembered_elbo`)
+  of q where they lie (`bqvi.gradients.remembered`)
 - no evaluation failed where q has mass, and none outside of q shows mass that q lacks (`outside`)
 - and all this holds after evaluations that could have refuted it.
 
@@ -38,7 +38,7 @@ from bqvi.calls.table import rows_of
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.remembered_elbo import ElboEstimate, remembered_elbo
+from bqvi.gradients.remembered import ElboEstimate, remembered_elbo
 from bqvi.gradients.settings import EVIDENCE
 from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference.settings import FLAT, SETTLING

@@ -40,7 +40,7 @@ class Monitor:
 
     The ELBO is exact for conjugate models and for models with an ``elbo`` of their own. Otherwise, where
     ``samples`` is None, it takes no further evaluation: of an estimator that keeps evaluations it is the
-    integral of a Gaussian process on them, with its standard deviation (`bqvi.gradients.remembered_elbo`); of
+    integral of a Gaussian process on them, with its standard deviation (`bqvi.gradients.remembered`); of
     another the mean of the estimates by the latest tenth of the steps from their own draws, with its
     standard error. It is NaN where there is neither.
 
@@ -119,7 +119,7 @@ class Monitor:
 
     def remembered(self, q: Any, memory: Memory) -> Value:
         """The ELBO from kept evaluations; NaN with an infinite error where too few are near q."""
-        from bqvi.gradients.remembered_elbo import remembered_elbo
+        from bqvi.gradients.remembered import remembered_elbo
 
         found = remembered_elbo(q, memory)
         if found is None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from bqvi.gradients.memory import Memory
-    from bqvi.gradients.remembered_evidence import EvidenceEstimate
+    from bqvi.gradients.remembered import EvidenceEstimate
 
 
 @dataclass(frozen=True, repr=False)
@@ -236,7 +236,7 @@ class Fit(DoorResult):
 
         Unlike the ELBO it does not contain the gap KL(q || p). It is available for ``method="bq"`` with a
         Gaussian q and takes no evaluation; the first call takes some seconds where D is 10 or more. See
-        `bqvi.gradients.remembered_evidence`.
+        `bqvi.gradients.remembered`.
         """
         if self._evidence is None:
             return math.nan
@@ -263,7 +263,7 @@ class Fit(DoorResult):
 
     @cached_property
     def _evidence(self) -> EvidenceEstimate | None:
-        from bqvi.gradients.remembered_evidence import remembered_evidence
+        from bqvi.gradients.remembered import remembered_evidence
 
         if not is_of_one_function(self.problem.model, self.q, self.state.memory):
             return None

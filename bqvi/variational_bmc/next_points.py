@@ -12,14 +12,20 @@ Where the log joint can be evaluated at fewer of the first points than a surroga
 near those at which it can: beyond a good point x as seen from the nearest failed one y, and half as far from
 it, x + (x - y) / 2. Each failure halves the distance.
 
-*By the surrogate.* The interquantile range (IMIQR, :mod:`acquisition.pointwise.quantile_range`) is integrated
-by targets, draws that are resampled from a pool by their weights times the range itself, so that they carry
-equal weights. The density is tempered, with a smaller power for larger prediction errors of the surrogate:
-where the surrogate is wrong in the tails, its own density has no draws there. In many dimensions the power is
-bounded by the depth of the draws (`_tempers`). Candidates are draws of q, of q widened, and of wider ones
-(:mod:`pooled_draws`). After each choice in a batch the variances and covariances are conditioned on that
-point, exactly, by a rank-one update, which does not depend on its value. With ``variational`` the range is
-integrated against q instead (VIQR).
+*By the surrogate.* For f ~ GP, exp f(t) is log-normal; half the distance between its quantiles p and 1 - p
+is exp(mean) sinh(u sd), u the normal quantile. Once f is seen at x (with noise), sd(t) becomes
+
+    sd(t; x) = sqrt(v(t) - c(x, t)^2 / (v(x) + noise))
+
+for every value. The score of a point is the remaining integral of that range over t (IMIQR; Acerbi 2020,
+"Variational Bayesian Monte Carlo with noisy likelihoods", Eq. 8). Its targets are draws that are resampled
+from a pool by their weights times the range itself, so that they carry equal weights. The density is
+tempered, with a smaller power for larger prediction errors of the surrogate: where the surrogate is wrong in
+the tails, its own density has no draws there. In many dimensions the power is bounded by the depth of the
+draws (`_tempers`). Candidates are draws of q, of q widened, and of wider ones (:mod:`pooled_draws`). After
+each choice in a batch the variances and covariances are conditioned on that point, exactly, by a rank-one
+update, which does not depend on its value. With ``variational`` the range is integrated against q instead
+(VIQR, Eq. 7).
 """
 
 from __future__ import annotations
@@ -30,7 +36,6 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from acquisition.conditioned import ConditionedPool, greedy
-from acquisition.pointwise.quantile_range import log_remaining_range
 from bqvi.calls import AsksError, Evaluations
 from bqvi.calls.climb import Asking, climb
 from bqvi.importance import resampled
@@ -54,6 +59,8 @@ from gp.low_discrepancy import scrambled_sobol
 
 _QUARTILE = 0.6744897501960817
 """The standard normal's quantile of .75: the range is that between quartiles, as in Acerbi (2020)."""
+_HIGHEST = 50.0
+"""Upper limit of u sd in sinh."""
 
 
 def design(dimension: int, count: int, seed: int) -> np.ndarray:
@@ -228,8 +235,8 @@ class _Remaining:
     def scores(self) -> np.ndarray:
         """Minus the logarithm of the range that remains after an evaluation of each candidate, (m,)."""
         signals, noisy = self.candidates.signals, self.candidates.predictive_variance
-        log_range = log_remaining_range(self.variance, self.log_weights, signals, noisy, _QUARTILE)
-        return -log_range
+        assert signals is not None  # the covariances with the targets
+        return -log_remaining_range(self.variance, self.log_weights, signals, noisy)
 
 
 def _tempers(dimension: int) -> tuple[float, float]:
@@ -315,3 +322,21 @@ def _length(made: Evaluations, best: int, steps: np.ndarray, sizes: np.ndarray) 
         # half of a half width of the plausible box at the most
         return 0.5
     return float(min(np.median(curvatures) ** -0.5, 0.5))
+
+
+def log_remaining_range(
+    variances: np.ndarray, log_weights: np.ndarray, signals: np.ndarray, predictive_variance: np.ndarray
+) -> np.ndarray:
+    """Return the logarithm of the range left by an observation at each of m points, (m,).
+
+    Parameters
+    ----------
+    variances, log_weights : the variance of f at each target, and the logarithm of its weight, (S,).
+    signals : covariances of f at the points with f at the targets, (m, S).
+    predictive_variance : the variances of observations at the points, (m,).
+    """
+    remaining = variances[None, :] - signals**2 / predictive_variance[:, None]
+    argument = np.minimum(_QUARTILE * np.sqrt(np.maximum(remaining, 1e-12)), _HIGHEST)
+    terms = log_weights[None, :] + argument + np.log1p(-np.exp(-2.0 * argument)) - np.log(2.0)
+    top = terms.max(axis=1)
+    return np.asarray(top + np.log(np.exp(terms - top[:, None]).sum(axis=1)))

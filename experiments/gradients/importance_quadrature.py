@@ -28,8 +28,8 @@ from bqvi.arguments import AtLeast, Checked, Such
 from bqvi.families import GaussianMixture
 from bqvi.families.family import Distribution
 from bqvi.gradients.bayesian_quadrature import BayesianQuadrature
-from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch, Gradient
+from bqvi.gradients.surrogates import FunctionSurrogate
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models.log_joint import LogJointModel
 from gp.expectation import KernelSum

@@ -9,11 +9,9 @@ from typing import Annotated
 import numpy as np
 import scipy.optimize
 
-from acquisition.designs import normal_frames, random_rotation
 from bqvi.arguments import Above, AtLeast, Checked
-from bqvi.gradients.designs import Informed
-from bqvi.gradients.gradient_kernel import SeparableKernel
-from bqvi.gradients.gradient_process import GradientProcess
+from bqvi.gradients.designs import Informed, normal_frames, random_rotation
+from bqvi.gradients.gradient_process import GradientProcess, SeparableKernel
 from bqvi.gradients.settings import DESIGN, SEARCH
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from acquisition.functionals import Candidates
+from acquisition.conditioned import Candidates
 from bqvi.gradients.designs import Informed, MomentVarianceReduction
 
 

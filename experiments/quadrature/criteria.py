@@ -17,9 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acquisition.pointwise import IntegralVarianceReduction
-from acquisition.pointwise.criteria import reduction
-from acquisition.pointwise.criterion import Moments, Partials
+from acquisition.pointwise import IntegralVarianceReduction, Moments, Partials, reduction
 from gp.arrays import Array, at_most, namespace, positive
 
 _MOST_CORRELATED = 1e-12

@@ -8,8 +8,8 @@ from botorch.models import SingleTaskGP
 
 import acquisition as aq
 import gp
-from acquisition.ascent import ascend
-from acquisition.pointwise.acquisition import bind
+from acquisition.pointwise import bind
+from acquisition.search import ascend
 from experiments.quadrature.criteria import LinearisedWarpedUncertainty
 from gp.interop import from_botorch
 from gp.kernels import SquaredExponential

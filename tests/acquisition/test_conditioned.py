@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
-from acquisition.functionals import Candidates, most_informative
+from acquisition.conditioned import Candidates, ConditionedPool, greedy, most_informative, variance_reduction
 
 N, F = 12, 3
 

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients.function_process import FunctionSurrogate
 from bqvi.gradients.gradient import Batch
+from bqvi.gradients.surrogates import FunctionSurrogate
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint
 from gp.conditioning import FunctionKernel, Shown

@@ -9,10 +9,8 @@ from numpy.testing import assert_allclose
 
 import bqvi
 from bqvi.families import Gaussian
-from bqvi.gradients.designs import Informed, MomentVarianceReduction
-from bqvi.gradients.feasibility import LogisticFeasibility
-from bqvi.gradients.gradient_kernel import SeparableKernel
-from bqvi.gradients.gradient_process import GradientProcess
+from bqvi.gradients.designs import Informed, LogisticFeasibility, MomentVarianceReduction
+from bqvi.gradients.gradient_process import GradientProcess, SeparableKernel
 from bqvi.models import LogJoint
 from experiments.gradients.uncertain_nodes import GradientUncertainty
 

@@ -12,8 +12,7 @@ from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import surrogates
-from bqvi.gradients.gradient_kernel import SeparableFunctionals, SeparableKernel
-from bqvi.gradients.gradient_process import GradientProcess
+from bqvi.gradients.gradient_process import GradientProcess, SeparableFunctionals, SeparableKernel
 from bqvi.gradients.observation_noise import (
     Directions,
     LinearFit,

@@ -9,7 +9,7 @@ import torch
 import bqvi
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.remembered_elbo import remembered_elbo
+from bqvi.gradients.remembered import remembered_elbo
 from bqvi.models import LogJoint
 
 MEAN, COVARIANCE = np.array([0.5, -1.0]), np.array([[1.0, 0.4], [0.4, 0.5]])

@@ -12,8 +12,13 @@ from scipy.special import logsumexp
 import bqvi
 from bqvi.families import Gaussian
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.remembered_elbo import process_near, remembered_elbo
-from bqvi.gradients.remembered_evidence import _AtDraws, _of_draws, remembered_evidence
+from bqvi.gradients.remembered import (
+    _AtDraws,
+    _of_draws,
+    process_near,
+    remembered_elbo,
+    remembered_evidence,
+)
 from bqvi.importance import Proposal
 from bqvi.inference import fit_run
 from bqvi.models import LogJoint

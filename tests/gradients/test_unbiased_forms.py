@@ -18,8 +18,7 @@ from bqvi.gradients.designs import (
     Sobol,
 )
 from bqvi.gradients.gradient import Batch
-from bqvi.gradients.gradient_kernel import SeparableKernel
-from bqvi.gradients.gradient_process import GradientProcess
+from bqvi.gradients.gradient_process import GradientProcess, SeparableKernel
 from bqvi.gradients.surrogates import Observed, OnFunction, OnGradients
 from bqvi.models import LogJoint
 from experiments.gradients.optimised_nodes import Optimised
