@@ -94,7 +94,7 @@ class CacheSettings:
 
 @dataclass(frozen=True)
 class FaultSettings:
-    """The treatment of failed evaluations (`feasibility`, `designs`, `memory`)."""
+    """The treatment of failed evaluations (`designs`, `memory`)."""
 
     nearest: float = 1.5
     """Distance of the nearest successful evaluation over that of the nearest one, a failure, from which on an
