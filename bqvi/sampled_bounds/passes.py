@@ -347,7 +347,12 @@ def stepped_backwards(
     to_go: int,
     rng: np.random.Generator,
 ) -> Particles:
-    """The ``chains`` with their points at t - 1, by a move at temperature b_t, where t is ``to_go``."""
+    """The ``chains`` with their points at t - 1, by a move at temperature b_t, where t is ``to_go``.
+
+    Parameters
+    ----------
+    plan, transition, target : the temperatures and the moves. rng : the generator of random numbers.
+    """
     here = _at(chains, to_go)
     every = np.ones(here.log_joint.shape, bool)
     here, _ = transition(here, *plan.at(to_go), target, rng, every)
