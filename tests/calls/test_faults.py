@@ -462,14 +462,45 @@ def rows(points, values, gradients):
     return Evaluations(points, values, gradients, None, np.zeros(n, bool), ("",) * n)
 
 
-def test_integrate_stops_at_a_wrong_gradient_too():
-    with pytest.raises(bqvi.RunError, match="gradient is not that of the values"):
-        bqvi.integrate(
-            lambda x: np.exp(-0.5 * (x**2).sum(1)),
-            Uniform(np.zeros(2), np.ones(2)),
-            30,
-            gradient=lambda x: x * np.exp(-0.5 * (x**2).sum(1))[:, None],
-        )
+def _gaussian(x):
+    return -0.5 * (x**2).sum(-1)
+
+
+def _of_fit(method):
+    return lambda slope: bqvi.fit(LogJoint(_gaussian, 2, gradient=slope), method=method, budget=100, seed=0)
+
+
+SLOPED = {
+    "vbmc": lambda slope: bqvi.vbmc(_gaussian, **BOX, gradient=slope, budget=40),
+    "bq": _of_fit("bq"),
+    "pathwise": _of_fit("pathwise"),
+    "iwae": _of_fit("iwae"),
+    "dreg": _of_fit("dreg"),
+    "integrate": lambda slope: bqvi.integrate(
+        lambda x: np.exp(_gaussian(x)), lower=[0.0, 0.0], upper=[1.0, 1.0], budget=30,
+        gradient=lambda x: slope(x) * np.exp(_gaussian(x))[:, None],
+    ),
+    "evidence_bounds": lambda slope: bqvi.evidence_bounds(
+        _gaussian, Gaussian(np.zeros(2), 4.0 * np.eye(2)), 4000, gradient=slope
+    ),
+}  # fmt: skip
+"""Doors, and the methods of `fit` that differentiate a log joint, with a gradient."""
+
+
+@pytest.mark.parametrize("door", SLOPED)
+@pytest.mark.parametrize("factor", [-1.0, 3.0])
+def test_a_wrong_gradient_stops_each_door_within_few_evaluations(door, factor):
+    with pytest.raises(bqvi.RunError, match="gradient is") as caught:
+        SLOPED[door](lambda x: -factor * x)
+    said = "not that" if door == "integrate" else f"{factor:g} times that"  # where trapezoids are exact
+    assert f"{said} of the values" in str(caught.value)
+    assert 0 < caught.value.n_evaluations < (200 if door == "evidence_bounds" else 80)
+
+
+@pytest.mark.parametrize("door", SLOPED)
+def test_a_right_gradient_is_used_without_a_warning_in_each_door(door):
+    found = SLOPED[door](lambda x: -x)
+    assert not [one for one in found.warnings if "gradient" in one]
 
 
 @pytest.mark.parametrize("error", [NameError("nowhere"), ValueError("nowhere")])

@@ -640,23 +640,6 @@ def test_a_surrogate_of_the_least_number_of_evaluations_has_an_elbo(recwarn):
     assert np.isfinite(found.elbo)
 
 
-def test_an_interrupted_step_keeps_the_points_that_returned():
-    calls = []
-
-    def interrupted(theta):
-        calls.append(theta)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-        return -0.5 * (theta**2).sum()
-
-    model = LogJoint(interrupted, 2, vectorised=False)
-    start = Gaussian(np.zeros(2), np.eye(2))
-    with pytest.raises(bqvi.RunInterrupted) as caught:
-        bqvi.fit(model, method="score", samples=3, budget=30, start_from=start)
-    assert caught.value.n_evaluations == 4
-    assert len(caught.value.state.unfinished) == 1
-
-
 @pytest.mark.parametrize("method", ["bq", "pathwise"])
 @pytest.mark.parametrize(
     "function",

@@ -7,7 +7,6 @@ same run with its values told by hand in the same order.
 import multiprocessing
 import os
 import signal
-from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -152,21 +151,6 @@ def test_a_point_that_is_chosen_twice_is_evaluated_twice():
 def test_bad_arguments(call, error, message):
     with pytest.raises(error, match=message):
         call()
-
-
-def test_a_future_that_stands_for_two_points_is_refused():
-    class Once:
-        def __init__(self):
-            self.future = None
-
-        def submit(self, function, *arguments):
-            if self.future is None:
-                self.future = Future()
-                self.future.set_result(function(*arguments))
-            return self.future
-
-    with pytest.raises(bqvi.RunError, match="same future for two points"):
-        bqvi.vbmc(CASES["vbmc"].function, **BOX, budget=20, run=bqvi.Run(executor=Once(), workers=2))
 
 
 def test_an_error_keeps_what_returns_of_the_others():

@@ -8,7 +8,6 @@ import bqvi
 import bqvi.sklearn
 import gp
 from bqvi.calls import EvaluationError
-from bqvi.models import GaussianMixture, LogisticRegression
 from gp.measures import Uniform
 
 RAGGED = [[1, 2], [3]]
@@ -94,29 +93,6 @@ def test_the_argument_is_named(door, given, message):
         door(**given)
 
 
-@pytest.mark.parametrize(
-    ("door", "given", "message"),
-    [
-        (bqvi.vbmc, "bounds", "bounds is no argument of vbmc; it takes lower and upper$"),
-        (bqvi.vbmc.steps, "x0", "x0 is no argument of vbmc; it takes start$"),
-        (bqvi.fit, "x0", "x0 is no argument of fit; it takes start_from$"),
-        (bqvi.integrate, "toleranse", "toleranse is no argument of integrate; it takes tolerance$"),
-        (bqvi.vbmc, "executor", r"executor is no argument of vbmc; it takes run=bqvi.Run\(executor=...\)$"),
-        (bqvi.fit, "verbose", r"verbose is no argument of fit; it takes run=bqvi.Run\(progress=...\)$"),
-        (bqvi.integrate, "checkpont", r"it takes run=bqvi.Run\(checkpoint=...\)$"),
-        (bqvi.evidence_bounds, "max_evaluations", "max_evaluations is no argument of .*; it takes budget$"),
-        (
-            bqvi.evidence_bounds,
-            "bounds",
-            "no argument of evidence_bounds; its arguments are log_joint, propo",
-        ),
-    ],
-)
-def test_an_unknown_keyword_gets_a_suggestion(door, given, message):
-    with pytest.raises(TypeError, match=message):
-        door(lambda x: 0.0, **{given: 1})
-
-
 def test_integers_of_numpy_are_integers():
     found = integrate(design=bqvi.Design(initial=np.int64(6)))
     assert found.n_evaluations == 12
@@ -136,17 +112,6 @@ def test_what_is_no_log_density_stops_a_run_of_several_starts():
         bqvi.fit(model, method="bq", budget=20, starts=2, start_from="random")
     assert len(calls) == 7
     assert caught.value.n_evaluations == 6
-
-
-@pytest.mark.parametrize(
-    "model", [GaussianMixture(2, "full"), GaussianMixture(2, np.eye(2)), LogisticRegression(2)]
-)
-def test_swapped_model_and_data_are_named_in_a_line(model):
-    with pytest.raises(
-        TypeError, match=r"which is a model: give them in the order fit\(model, data\)"
-    ) as message:
-        bqvi.fit(np.zeros((500, 2)), model)
-    assert len(str(message.value)) < 200
 
 
 @pytest.mark.parametrize("vectorised", [False, True])
@@ -185,11 +150,3 @@ def test_a_run_without_evaluations_says_so():
         bqvi.vbmc.steps(
             lambda t: -float(t @ t), plausible_lower=[-1.0], plausible_upper=[1.0], budget=8
         ).result()
-
-
-def test_a_fit_is_not_resumed_within_other_bounds():
-    found = fit_bq()
-    with pytest.raises(
-        ValueError, match="had bounds with other numbers than this call has; resume with what"
-    ):
-        fit_bq(resume=found, lower=-5.0, upper=5.0)

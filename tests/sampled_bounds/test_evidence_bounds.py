@@ -529,22 +529,3 @@ def test_what_the_log_joint_must_not_do(model):
             "importance",
             posterior=np.full((2, 2), 10.0),
         )
-
-
-@pytest.mark.parametrize(("multiple", "budget"), [(1.0, 20_000), (-1.0, 2_000), (3.0, 20_000)])
-def test_a_gradient_that_is_not_that_of_the_values_is_reported_in_the_pilot_run(multiple, budget):
-    """A quartic in three dimensions, whose gradient is known."""
-
-    def gradient(x):
-        return -multiple * (x + 0.2 * x**3)
-
-    def log_joint(x):
-        return -0.5 * (x**2).sum(1) - 0.05 * (x**4).sum(1)
-
-    proposal = Gaussian(np.zeros(3), 4.0 * np.eye(3))
-    if multiple == 1.0:
-        assert bqvi.evidence_bounds(log_joint, proposal, budget, gradient=gradient).n_evaluations <= budget
-        return
-    with pytest.raises(bqvi.RunError, match="the gradient is not that of the values") as message:
-        bqvi.evidence_bounds(log_joint, proposal, budget, gradient=gradient)
-    assert message.value.n_evaluations < 0.05 * budget

@@ -128,16 +128,6 @@ def test_resumed_saved_and_parallel_runs_are_the_same(tmp_path):
         same(bqvi.vbmc(problem.log_joint, **run, budget=28, run=bqvi.Run(executor=executor)), whole)
 
 
-def test_earlier_evaluations_count():
-    problem = known_posteriors.rosenbrock(2)
-    theta = problem.sample(20, 0)
-    found = bqvi.vbmc(
-        problem.log_joint, **problem.bounds(), evaluations=(theta, problem.log_density(theta)), budget=40
-    )
-    np.testing.assert_allclose(found.theta[:20], theta)
-    assert found.n_evaluations <= 40
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -161,15 +151,6 @@ def test_bad_input_is_named_before_any_evaluation(options, error, message):
 
     with pytest.raises(error, match=message):
         bqvi.vbmc(never, **(BOX | options))
-
-
-def test_a_log_joint_that_is_never_finite_is_an_error_with_the_evaluations():
-    with pytest.raises(bqvi.RunError, match="finite at 0") as failed:
-        bqvi.vbmc(lambda x: -np.inf, **BOX)
-    assert failed.value.n_evaluations == 10
-    with pytest.raises(bqvi.RunError, match="one real number") as failed:
-        bqvi.vbmc(lambda x: gaussian(x) if abs(x[0]) < 0.5 else np.ones(3), **BOX)
-    assert failed.value.n_evaluations == len(failed.value.state.evaluations) > 0
 
 
 def test_a_resumed_run_of_another_dimension_or_a_smaller_budget_is_refused():

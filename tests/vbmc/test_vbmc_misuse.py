@@ -1,8 +1,5 @@
 """Mistakes in calls of `bqvi.vbmc`: errors with advice, and no evaluation lost."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 
@@ -101,35 +98,6 @@ def test_an_executor_that_miscounts(change, kept):
     assert failed.value.n_evaluations == kept
 
 
-def test_every_error_holds_the_evaluations():
-    def callback(state):
-        if len(state) >= 14:
-            raise OSError("disk full")
-
-    with pytest.raises(bqvi.RunError, match="disk full") as failed:
-        bqvi.vbmc(gaussian, **BOX, budget=20, run=bqvi.Run(callback=callback))
-    kept, calls = failed.value.n_evaluations, []
-    assert 14 <= kept < 20
-    bqvi.vbmc(lambda x: calls.append(x) or gaussian(x), **BOX, budget=20, resume=failed.value)
-    assert len(calls) == 20 - kept
-
-
-def test_a_run_with_a_corrected_function_is_resumed():
-    calls = []
-
-    def broken(x):
-        calls.append(x)
-        return np.inf if len(calls) == 13 else gaussian(x)
-
-    with pytest.raises(bqvi.RunError, match="joint is inf") as failed:
-        bqvi.vbmc(broken, **BOX, budget=20)
-    again = pickle.loads(pickle.dumps(failed.value))
-    found = bqvi.vbmc(gaussian, **BOX, budget=20, resume=again)
-    whole = bqvi.vbmc(gaussian, **BOX, budget=20)
-    np.testing.assert_array_equal(found.theta, whole.theta)
-    assert found.log_evidence == whole.log_evidence
-
-
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_a_run_is_not_resumed_within_other_bounds(on_disk, tmp_path):
     found = bqvi.vbmc(gaussian, **BOX, budget=15)
@@ -139,24 +107,6 @@ def test_a_run_is_not_resumed_within_other_bounds(on_disk, tmp_path):
         bqvi.vbmc(never, plausible_lower=[-9.0, -2.0], plausible_upper=[2.0, 2.0], resume=resume)
     with pytest.raises(ValueError, match=r"resume has upper = .* of another model"):
         bqvi.vbmc(never, **BOX, upper=[4.0, np.inf], resume=resume)
-
-
-def test_results_and_interrupts_travel_between_processes():
-    bounds = {"lower": [0.0, 0.0], "upper": [np.inf, 1.0], "plausible_lower": [0.5, 0.2]}
-    bounds |= {"plausible_upper": [2.0, 0.8]}
-
-    def interrupted(x):
-        if x[0] > 2.5:
-            raise KeyboardInterrupt
-        return float(np.log(x[0]) - x[0])
-
-    found = bqvi.vbmc(lambda x: float(np.log(x[0]) - x[0]), **bounds, budget=15)
-    for copied in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):
-        np.testing.assert_array_equal(copied.posterior.sample(9, 0), found.posterior.sample(9, 0))
-    with pytest.raises(bqvi.RunInterrupted) as stopped:
-        bqvi.vbmc(interrupted, **bounds, budget=15)
-    state = pickle.loads(pickle.dumps(stopped.value)).state
-    np.testing.assert_array_equal(state.evaluations.points, stopped.value.state.evaluations.points)
 
 
 def test_fixed_parameters_have_no_spread():
@@ -172,15 +122,6 @@ def test_a_check_without_density_keeps_what_it_spent():
     with pytest.raises(EvaluationError, match="finite at 0 of the 25") as failed:
         check(lambda x: -np.inf, posterior, 25)
     assert len(failed.value.evaluations) == 25
-
-
-@pytest.mark.parametrize("wrong", [lambda x: x, lambda x: -2.0 * x], ids=["sign", "scale"])
-def test_a_gradient_of_another_function_is_noticed(wrong):
-    with pytest.raises(bqvi.RunError, match="gradient is not that of the values") as caught:
-        bqvi.vbmc(gaussian, **BOX, gradient=wrong, budget=24)
-    assert caught.value.n_evaluations == len(caught.value.state.evaluations)
-    right = bqvi.vbmc(gaussian, **BOX, gradient=lambda x: -x, budget=16)
-    assert not right.warnings
 
 
 def test_a_gradient_that_fails_is_reported():
