@@ -159,7 +159,7 @@ class Components(Protocol):
         """The ``data`` in the form that the components use; ValueError states what is wrong with them."""
 
     def prior(self, n_components: int) -> Any:
-        """The prior p(theta_1, .., theta_K)."""
+        """The prior p(theta_1, .., theta_K), K = ``n_components``."""
 
     def lift(self) -> Lift | None:
         """The statistic T; None for the datum itself."""

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -66,72 +66,6 @@ class GaussianExpectations(NamedTuple):
     """L, (..., K, D, D), (..., K, D) or (..., K), by the shape."""
     offset: Array
     """c, (..., K); of a diagonal each column's part of it, (..., K, D)."""
-
-
-class Covariance(Protocol):
-    """A shape of covariances; the formulas are those of the module, with y = x - origin."""
-
-    def lift(self, dimension: int) -> Lift:
-        """The map T, from y (D,) to y and those products of its entries that the shape needs, (P,)."""
-
-    def dof(self, dimension: int) -> float:
-        """The smallest whole number of degrees of freedom with E[Sigma] = scale, in ``dimension`` D."""
-
-    def scale(self, variances: np.ndarray) -> np.ndarray:
-        """The scale of a prior for columns with ``variances`` (D,): (D, D), (D,) or (), by the shape."""
-
-    def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
-        """The distribution of ``n_components`` means and covariances, each with the given ``prior``."""
-
-    def expectations(self, t: Values) -> GaussianExpectations:
-        """The terms b, L and c of the expected log density.
-
-        Parameters
-        ----------
-        t : the expectations of the family's sufficient statistics; or, for a point estimate, the statistics
-            at the point, (L, ...) for L points.
-        """
-
-    def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
-        """The expected log density as affine in T: its slopes (..., K, P) and offsets (..., K)."""
-
-    def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-        """The terms for rows in which some columns are missing, which are integrated out.
-
-        Parameters
-        ----------
-        expected : the terms for all D columns. shown : (D,) bool, the columns that were observed.
-        """
-
-    def completed(
-        self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
-    ) -> Values:
-        """The `statistics` of rows with missing columns, E[T] over these columns in the place of T.
-
-        Parameters
-        ----------
-        expected : the terms for all D columns. shown : (D,) bool, the columns that were observed.
-        counts : (K,), sums of the responsibilities of the rows. sums : (K, P), sums of T of the observed
-            columns, weighted by responsibilities.
-        """
-
-    def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
-        """What rows add to the natural parameters of the family.
-
-        Parameters
-        ----------
-        counts : (K,), sums of the responsibilities of the rows.
-        sums : (K, P), sums of T of the rows, weighted by responsibilities. dimension : D.
-        """
-
-    def each(self, coefficients: Array, covariance: Array) -> tuple[np.ndarray, np.ndarray]:
-        """The mean of each component, (K, D), and its covariance matrix, (K, D, D).
-
-        Parameters
-        ----------
-        coefficients, covariance : the means and covariances in the layout of the family, as
-            `MatrixNormalInverseWishart.unpacked` returns them at one point.
-        """
 
 
 @dataclass(frozen=True)
@@ -240,27 +174,36 @@ def _family(
 
 @dataclass(frozen=True)
 class Matrix:
-    """One matrix for each component; ``tied``: one for all."""
+    """One matrix for each component; ``tied``: one for all.
+
+    Methods take the dimension D, the ``variances`` (D,) of columns, the statistics ``t`` of the family (their
+    expectations, or those at a point), the ``expected`` terms for all D columns, those ``shown`` (D,), the
+    responsibilities of rows summed, ``counts`` (K,), the ``sums`` of T weighted by them (K, P), and the
+    ``coefficients`` and ``covariance`` of a point, as `MatrixNormalInverseWishart.unpacked` returns them.
+    """
 
     tied: bool = False
 
     def lift(self, dimension: int) -> Lift:
+        """T, from y to y and the products of its entries that the shape needs, (P,)."""
         return _Lift(dimension + dimension * (dimension + 1) // 2, _products)
 
     def dof(self, dimension: int) -> float:
+        """The smallest whole number of degrees of freedom with E[Sigma] = scale."""
         return dimension + 2.0
 
     def scale(self, variances: np.ndarray) -> np.ndarray:
+        """The scale of a prior for columns with such variances: (D, D), (D,) or (), by the shape."""
         return np.diag(variances)
 
     def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
-        """A family with batch (K,) and P = 1; if tied, without a batch and with P = K."""
+        """K = ``n_components`` means and covariances with that ``prior`` each; if tied, P = K."""
         d = len(prior.mean)
         shape = (1, d, n_components) if self.tied else (n_components, 1, d, 1)
         return _family(prior, shape, (d, 1), prior.scale)
 
     def expectations(self, t: Values) -> GaussianExpectations:
-        """The linear part is E[Lambda mu_k]; if tied, a column of E[Lambda (mu_1, ..., mu_K)]."""
+        """The terms b, L and c; b is E[Lambda mu_k], if tied a column of E[Lambda (mu_1, ..., mu_K)]."""
         linear, squares, halved, half_log = t
         if not self.tied:
             return GaussianExpectations(linear[..., 0, :, 0], -2.0 * halved, squares[..., 0, 0] + half_log)
@@ -270,11 +213,12 @@ class Matrix:
         return GaussianExpectations(linear, precision, diagonal(squares) + half_log[..., None])
 
     def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
+        """The expected log density as affine in T: its slopes (..., K, P) and offsets (..., K)."""
         parts = [expected.linear, _upper(expected.precision)]
         return namespace(expected.linear).concat(parts, axis=-1), expected.offset
 
     def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-        """The precision is the Schur complement of that of the missing columns."""
+        """The terms for the columns shown; the precision is the Schur complement of that of the others."""
         _, slopes, centre, level = _parted(expected, shown)
         cross = expected.precision[:, shown][:, :, ~shown]
         return GaussianExpectations(
@@ -286,7 +230,7 @@ class Matrix:
     def completed(
         self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
     ) -> Values:
-        """The missing columns have their expectations given those that were observed."""
+        """The statistics of rows with the columns shown; the others have their expectations given those."""
         return self.statistics(counts, _matrix_sums(expected, shown, counts, sums), len(shown))
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
@@ -298,94 +242,58 @@ class Matrix:
         return sums[:, :dimension].T[None], np.diag(counts), second, counts.sum()
 
     def each(self, coefficients: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """If tied, the one covariance matrix stands K times."""
+        """The mean of each component, (K, D), and its covariance matrix, (K, D, D)."""
         if not self.tied:
             return coefficients[:, 0, :, 0], covariance
         return coefficients[0].T, np.tile(covariance, (coefficients.shape[-1], 1, 1))
 
 
 @dataclass(frozen=True)
-class Diagonal:
-    """A variance for each coordinate of each component."""
+class Variances:
+    """A variance for each coordinate of each component; ``shared``: one for all its coordinates.
+
+    Methods are those of `Matrix`: of a dimension, variances, a prior of n_components, t, expected terms,
+    columns shown, counts, sums, coefficients and a covariance.
+    """
+
+    shared: bool = False
 
     def lift(self, dimension: int) -> Lift:
-        return _Lift(2 * dimension, _squares)
+        return _Lift(dimension + 1, _length) if self.shared else _Lift(2 * dimension, _squares)
 
     def dof(self, dimension: int) -> float:
+        """3, whatever the dimension."""
         return 3.0
 
     def scale(self, variances: np.ndarray) -> np.ndarray:
-        return variances
+        """The variances, or their mean."""
+        return np.asarray(variances.mean()) if self.shared else variances
 
     def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
+        """A family with batch (K, D); if shared, with batch (K,) and J = D."""
         d = len(prior.mean)
+        if self.shared:
+            return _family(prior, (n_components, d, 1, 1), (d, 1, 1), prior.scale)
         return _family(prior, (n_components, d, 1, 1, 1), (d, 1, 1, 1), prior.scale[:, None, None])
 
     def expectations(self, t: Values) -> GaussianExpectations:
-        """The terms of each column by itself, as columns are independent."""
+        """The terms of each column by itself, as columns are independent, unless they share a variance."""
         linear, squares, halved, half_log = t
-        return GaussianExpectations(
-            linear[..., 0, 0, 0], -2.0 * halved[..., 0, 0], squares[..., 0, 0] + half_log
-        )
+        linear = linear[..., 0, 0] if self.shared else linear[..., 0, 0, 0]
+        logs = linear.shape[-1] * half_log if self.shared else half_log
+        return GaussianExpectations(linear, -2.0 * halved[..., 0, 0], squares[..., 0, 0] + logs)
 
     def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
-        parts = [expected.linear, -0.5 * expected.precision]
-        return namespace(expected.linear).concat(parts, axis=-1), expected.offset.sum(-1)
+        """The slopes of y and of its squares, or of |y|^2."""
+        halved = -0.5 * expected.precision
+        parts = [expected.linear, halved[..., None] if self.shared else halved]
+        offset = expected.offset if self.shared else expected.offset.sum(-1)
+        return namespace(expected.linear).concat(parts, axis=-1), offset
 
     def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-        return GaussianExpectations(*(part[:, shown] for part in expected))
-
-    def completed(
-        self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
-    ) -> Values:
-        """The missing columns add nothing, which is exact as columns are independent."""
-        found = self.statistics(counts, sums, int(shown.sum()))
-        filled = tuple(np.zeros((len(counts), len(shown), *part.shape[2:])) for part in found)
-        for all_columns, part in zip(filled, found, strict=True):
-            all_columns[:, shown] = part
-        return filled
-
-    def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
-        """They are (sum r y, N_k, sum r y^2, N_k) for each column."""
-        every = np.tile(counts[:, None], (1, dimension))
-        linear, squares = (part[..., None, None] for part in (sums[:, :dimension], sums[:, dimension:]))
-        return linear[..., None], every[..., None, None], squares, every
-
-    def each(self, coefficients: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coefficients[..., 0, 0, 0], covariance[..., 0, 0, None] * np.eye(covariance.shape[1])
-
-
-@dataclass(frozen=True)
-class Spherical:
-    """One variance for each component."""
-
-    def lift(self, dimension: int) -> Lift:
-        """T(y) has y and |y|^2."""
-        return _Lift(dimension + 1, _length)
-
-    def dof(self, dimension: int) -> float:
-        return 3.0
-
-    def scale(self, variances: np.ndarray) -> np.ndarray:
-        return np.asarray(variances.mean())
-
-    def prior(self, prior: GaussianPrior, n_components: int) -> MatrixNormalInverseWishart:
-        """A family with batch (K,) and J = D."""
-        d = len(prior.mean)
-        return _family(prior, (n_components, d, 1, 1), (d, 1, 1), prior.scale)
-
-    def expectations(self, t: Values) -> GaussianExpectations:
-        linear, squares, halved, half_log = t
-        linear = linear[..., 0, 0]
-        offset = squares[..., 0, 0] + linear.shape[-1] * half_log
-        return GaussianExpectations(linear, -2.0 * halved[..., 0, 0], offset)
-
-    def slope(self, expected: GaussianExpectations) -> tuple[Array, Array]:
-        parts = [expected.linear, -0.5 * expected.precision[..., None]]
-        return namespace(expected.linear).concat(parts, axis=-1), expected.offset
-
-    def marginal(self, expected: GaussianExpectations, shown: np.ndarray) -> GaussianExpectations:
-        """The expectations of the columns shown; the others contribute to the variance alone."""
+        """The terms of the columns shown; others contribute to a shared variance alone."""
+        if not self.shared:
+            return GaussianExpectations(*(part[:, shown] for part in expected))
         linear, precision, offset = expected
         squares = (linear[:, ~shown] ** 2).sum(-1) / precision - (~shown).sum() * np.log(precision)
         return GaussianExpectations(linear[:, shown], precision, offset + 0.5 * squares)
@@ -393,7 +301,16 @@ class Spherical:
     def completed(
         self, expected: GaussianExpectations, shown: np.ndarray, counts: np.ndarray, sums: np.ndarray
     ) -> Values:
-        """The statistics with the other columns at their means, and with their variance."""
+        """The missing columns add nothing, which is exact as columns are independent.
+
+        Beside a shared variance they are at their means, and have their variance.
+        """
+        if not self.shared:
+            found = self.statistics(counts, sums, int(shown.sum()))
+            filled = tuple(np.zeros((len(counts), len(shown), *part.shape[2:])) for part in found)
+            for all_columns, part in zip(filled, found, strict=True):
+                all_columns[:, shown] = part
+            return filled
         rest = expected.linear[:, ~shown] / expected.precision[:, None]
         linear = np.empty((len(counts), len(shown)))
         linear[:, shown], linear[:, ~shown] = sums[:, :-1], counts[:, None] * rest
@@ -401,17 +318,25 @@ class Spherical:
         return self.statistics(counts, np.column_stack([linear, sums[:, -1] + counts * squares]), len(shown))
 
     def statistics(self, counts: np.ndarray, sums: np.ndarray, dimension: int) -> Values:
-        """They are (sum r y, N_k, sum r |y|^2, N_k D)."""
-        linear, squares = sums[:, :dimension, None, None], sums[:, dimension, None, None]
-        return linear, counts[:, None, None], squares, counts * dimension
+        """(sum r y, N_k, sum r y^2, N_k) for each column; if shared, sum r |y|^2 and N_k D for all."""
+        linear = sums[:, :dimension, None, None]
+        if self.shared:
+            return linear, counts[:, None, None], sums[:, dimension, None, None], counts * dimension
+        every = np.tile(counts[:, None], (1, dimension))
+        return linear[..., None], every[..., None, None], sums[:, dimension:, None, None], every
 
     def each(self, coefficients: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return coefficients[..., 0, 0], covariance * np.eye(coefficients.shape[1])
+        """Means (K, D), and covariance matrices (K, D, D)."""
+        if self.shared:
+            return coefficients[..., 0, 0], covariance * np.eye(coefficients.shape[1])
+        return coefficients[..., 0, 0, 0], covariance[..., 0, 0, None] * np.eye(covariance.shape[1])
 
 
+Covariance: TypeAlias = Matrix | Variances
+"""A shape of covariances; the formulas are those of the module, with y = x - origin."""
 COVARIANCES: dict[str, Covariance] = {
     "full": Matrix(),
-    "diagonal": Diagonal(),
-    "spherical": Spherical(),
+    "diagonal": Variances(),
+    "spherical": Variances(shared=True),
     "tied": Matrix(tied=True),
 }

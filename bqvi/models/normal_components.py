@@ -153,6 +153,7 @@ class GaussianComponents:
         return AffineLogJoint(slope, log_weights + offset, origin, self.covariance.lift(len(origin)))
 
     def each(self, q: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Means (K, D) and covariance matrices (K, D, D) at the mean of ``q``."""
         family = q.family if isinstance(q, PointMass | Flat) else q
         means, covariances = self.covariance.each(*family.unpacked(q.mean))
         return means + self.centre, covariances
