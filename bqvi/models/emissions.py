@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bqvi.arrays import Values
-from bqvi.models.components import Components, Start
+from bqvi.models.components import Components
 from bqvi.models.data import has_missing
 from bqvi.models.forward_backward import FLOOR
 from bqvi.models.mixture import ExpectedLogJoint, lifted
@@ -142,38 +142,17 @@ def expected_emissions(components: Components, expected: Any) -> ExpectedLogJoin
     return ExpectedLogJoint(components, expected, np.zeros(len(expected[0])))
 
 
-def checked(components: Components, values: np.ndarray) -> np.ndarray:
-    """The ``values`` as (T, D), NaN where missing: whole rows, or columns if the components allow it."""
-    values = finite_or_missing((values[:, None] if values.ndim == 1 else values).astype(float))
-    components.check(known_values(values, None)[0])
-    return values
-
-
-def settled_emissions(components: Components, values: np.ndarray, weights: np.ndarray | None) -> Components:
-    """The ``components`` with a prior settled by ``values`` with ``weights`` (T,)."""
-    known, part = known_values(values, weights)
-    return components.for_data(known, None if weights is None else part)
-
-
-def started(components: Components, values: np.ndarray, n_states: int, begin: Start) -> Any:
-    """The components' start for K = ``n_states`` by ``begin``, without regard to the order of ``values``."""
-    known, part = known_values(values, begin.weights)
-    begin = replace(begin, weights=None if begin.weights is None else part)
-    return components.start(known, n_states, begin)
-
-
 def log_base_measures(components: Components, values: np.ndarray) -> np.ndarray:
     """The log base measure ln h of each of the ``values``, (T,), 0 for a missing one."""
-    shown, found = ~np.isnan(values).all(axis=1), np.zeros(len(values))
+    shown, found = known(values), np.zeros(len(values))
     if shown.any():
         found[shown] = components.log_base_measure(values[shown])
     return found
 
 
-def known_values(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The values that are not entirely missing, and their weights."""
-    shown = ~np.isnan(values.reshape(len(values), -1)).all(axis=1)
-    return values[shown], np.ones(shown.sum()) if weights is None else weights[shown]
+def known(values: np.ndarray) -> np.ndarray:
+    """Which of the ``values`` (T, ...) are not entirely missing, (T,)."""
+    return ~np.isnan(values.reshape(len(values), -1)).all(axis=1)
 
 
 def finite_or_missing(values: np.ndarray) -> np.ndarray:

@@ -24,7 +24,9 @@ in logarithms (`InLogarithms`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -270,8 +272,10 @@ class InLogarithms:
         """ln p(x_t | x_1..t-1), (c, C), 0 where a sequence has ended; sums over time are log evidences."""
         return self._filtered()[1]
 
-    def _filtered(self) -> tuple[np.ndarray, np.ndarray]:
-        """ln p(z_t | x_1..t), (c, K, C), and ln p(x_t | x_1..t-1), (c, C)."""
+    def _filtered(
+        self, summed: Callable[[np.ndarray], np.ndarray] = logsumexp
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """ln p(z_t | x_1..t), (c, K, C), and ln p(x_t | x_1..t-1), (c, C), paths ``summed`` or maximised."""
         log_b = self.log_likelihood
         alpha, found = np.zeros(log_b.shape), np.zeros((len(log_b), log_b.shape[2]))
         here = self.initial[:, None] + log_b[0]
@@ -279,31 +283,21 @@ class InLogarithms:
             n = self.layout.running[t]
             if t > 0:
                 steps = here[:, None, :n] + self.transitions[:, :, None]
-                here = logsumexp(np.moveaxis(steps, 0, -1)) + log_b[t, :, :n]
-            found[t, :n] = logsumexp(here.T)
+                here = summed(np.moveaxis(steps, 0, -1)) + log_b[t, :, :n]
+            found[t, :n] = summed(here.T)
             here = here - found[t, :n]
             alpha[t, :, :n] = here
         return alpha, found
 
     def most_likely_paths(self) -> np.ndarray:
         """The states (c, C) of the most probable path of each sequence (Viterbi 1967); 0 after its end."""
-        log_b, running = self.log_likelihood, self.layout.running
-        best = self.initial[:, None] + log_b[0]
-        came_from = np.zeros(log_b.shape, np.int16)
-        state = np.zeros(log_b.shape[2], np.intp)
-        for t in range(len(log_b)):
-            n = running[t]
-            if t > 0:
-                steps = best[:, None, :n] + self.transitions[:, :, None]
-                came_from[t, :, :n] = steps.argmax(axis=0)
-                best = steps.max(axis=0) + log_b[t, :, :n]
-            ending = slice(running[t + 1], n)
-            state[ending] = best[:, ending].argmax(axis=0)
-        paths = np.zeros((len(log_b), log_b.shape[2]), np.intp)
-        for t in range(len(log_b) - 1, -1, -1):
-            n = running[t]
-            paths[t, :n] = state[:n]
-            state[:n] = came_from[t, state[:n], np.arange(n)]
+        best, running = self._filtered(partial(np.max, axis=-1))[0], self.layout.running
+        paths = np.zeros((len(best), best.shape[2]), np.intp)
+        for t in range(len(best) - 1, -1, -1):
+            later, n = running[t + 1], running[t]
+            paths[t, later:n] = best[t, :, later:n].argmax(axis=0)
+            onward = self.transitions[:, paths[t + 1, :later]] if later else 0.0
+            paths[t, :later] = (best[t, :, :later] + onward).argmax(axis=0)
         return paths
 
 

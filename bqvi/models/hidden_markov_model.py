@@ -25,11 +25,10 @@ from bqvi.models.emissions import (
     Arranged,
     Likelihoods,
     arranged,
-    checked,
     expected_emissions,
+    finite_or_missing,
+    known,
     log_base_measures,
-    settled_emissions,
-    started,
 )
 from bqvi.models.forward_backward import (
     TOLERANCE,
@@ -84,7 +83,10 @@ class HiddenMarkovModel:
     def check(self, data: Data) -> Sequences:
         """`Sequences` whose values the emissions can have emitted."""
         given = _as_sequences(data)
-        return Sequences(checked(self.emissions, given.values), given.lengths)
+        table = given.values.reshape(len(given.values), -1).astype(float)
+        values = finite_or_missing(table)
+        self.emissions.check(values[known(values)])
+        return Sequences(values, given.lengths)
 
     def for_data(self, data: Data, weights: np.ndarray | None = None) -> Self:
         """The model with an emissions' prior settled by ``data``; called by `fit`.
@@ -95,7 +97,7 @@ class HiddenMarkovModel:
         weights : the weights (N,) of the sequences; default 1
         """
         rows = self.check(data)
-        settled = settled_emissions(self.emissions, rows.values, _of_values(weights, rows))
+        settled = self.emissions.for_data(*_known_values(rows, weights))
         return self if settled is self.emissions else altered(self, emissions=settled)
 
     @cached_property
@@ -119,12 +121,12 @@ class HiddenMarkovModel:
         k, part = self.n_states, np.ones(len(data)) if weights is None else weights
         moves = rng.dirichlet(np.ones(k), k) * _allowed(self.transition_concentration)
         firsts = part.sum() / k * _allowed(self.initial_concentration)
-        begin = Start(how, rng, _of_values(weights, data))
+        values, own = _known_values(data, weights)
         return Product(
             {
                 "initial": Dirichlet(self.initial_concentration + firsts),
                 "transitions": Dirichlet(self.transition_concentration + part @ data.lengths / k * moves),
-                self.emissions.name: started(self.emissions, data.values, k, begin),
+                self.emissions.name: self.emissions.start(values, k, Start(how, rng, own)),
             }
         )
 
@@ -266,9 +268,10 @@ def _of_pieces(weights: Array | None, layout: SequenceLayout) -> np.ndarray | No
     return None if weights is None else np.asarray(to_numpy(weights), float)[layout.sequence]
 
 
-def _of_values(weights: np.ndarray | None, rows: Sequences) -> np.ndarray | None:
-    """(T,), of ``weights`` (N,) of sequences."""
-    return None if weights is None else np.repeat(weights, rows.lengths)
+def _known_values(rows: Sequences, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """The values that are not entirely missing, and theirs of the ``weights`` (N,) of sequences."""
+    seen = known(rows.values)
+    return rows.values[seen], None if weights is None else np.repeat(weights, rows.lengths)[seen]
 
 
 def _as_sequences(data: Data) -> Sequences:

@@ -42,8 +42,6 @@ class SequenceLayout:
     """(C,), the piece after; -1 for a last piece."""
     sequence: np.ndarray
     """(C,), the sequence of each piece."""
-    order: np.ndarray
-    """(C,), the pieces sequence by sequence, each after the one before it."""
 
     @classmethod
     def of(cls, lengths: np.ndarray, longest: int) -> SequenceLayout:
@@ -70,7 +68,6 @@ class SequenceLayout:
             previous=before[order],
             following=after[order],
             sequence=sequence[order],
-            order=rank,
         )
 
     def in_time(self, table: np.ndarray) -> np.ndarray:
