@@ -1,10 +1,9 @@
 """Exponential families, one a file, with the contract in `family`; and mixtures of Gaussians."""
 
-from bqvi.families.diagonal_gaussian import DiagonalGaussian
 from bqvi.families.dirichlet import Concentration, Dirichlet
 from bqvi.families.family import Distribution, ExponentialFamily, FamilyOrPoint
 from bqvi.families.gamma import Gamma
-from bqvi.families.gaussian import Gaussian
+from bqvi.families.gaussian import DiagonalGaussian, Gaussian
 from bqvi.families.gaussian_mixture import GaussianMixture
 from bqvi.families.matrix_normal_inverse_wishart import MatrixNormalInverseWishart
 from bqvi.families.point_mass import Flat, Point, PointMass

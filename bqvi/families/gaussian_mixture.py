@@ -14,8 +14,7 @@ from typing import Self
 import numpy as np
 
 from bqvi.arrays import Values, diagonal, like, logsumexp, matvec, namespace, outer
-from bqvi.families.diagonal_gaussian import DiagonalGaussian
-from bqvi.families.gaussian import Gaussian
+from bqvi.families.gaussian import DiagonalGaussian, Gaussian
 from gp import measures
 from gp.arrays import Array, shown, to_numpy
 from gp.checks import Seed, generator, require_finite, require_positive, require_shape
