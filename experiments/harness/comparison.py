@@ -14,7 +14,7 @@ from experiments.harness.evidence import LEVEL
 from experiments.harness.experiment import Drawing, Table
 from experiments.harness.summaries import quartiles
 
-__all__ = ["COSTS", "REFERENCE", "drawings", "figure", "line_styles", "panel", "part", "table"]
+__all__ = ["COSTS", "REFERENCE", "drawing_of", "ends", "figure", "line_styles", "panel", "part", "table"]
 
 COSTS = ("iteration", "seconds", "evaluations")
 REFERENCE = "CAVI"
@@ -94,7 +94,7 @@ def part(results: pd.DataFrame, rows: pd.Series) -> pd.DataFrame:
     return results[rows | (results["case"].str.startswith(REFERENCE) & results["n"].isin(sizes))]
 
 
-def drawings(results: pd.DataFrame, name: str, caption: str) -> list[Drawing]:
+def drawing_of(results: pd.DataFrame, name: str, caption: str) -> Drawing:
     """Return the usual figure of error and ELBO gap against the three costs.
 
     Parameters
@@ -104,7 +104,7 @@ def drawings(results: pd.DataFrame, name: str, caption: str) -> list[Drawing]:
         Of the figure; how to read it is added to the caption.
     """
     made, _ = figure(evidence.with_gap(results, ("seed", "n")))
-    return [Drawing(name, made, f"{caption} {_how_to_read(results)}")]
+    return Drawing(name, made, f"{caption} {_how_to_read(results)}")
 
 
 def _how_to_read(results: pd.DataFrame) -> str:
@@ -120,11 +120,14 @@ def _how_to_read(results: pd.DataFrame) -> str:
     )
 
 
+def ends(results: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:
+    """Return a row for each run: its end, and its costs until it stays within `level` nats."""
+    gaps = evidence.with_gap(results, ("seed", "n"))
+    return evidence.runs(gaps, level=level, keep=("elbo_gap", "components"))
+
+
 def table(results: pd.DataFrame, level: float = LEVEL) -> Table:
     """Return what each case ended with, and what it cost to come within `level` nats and stay there."""
-    summed = evidence.runs(
-        evidence.with_gap(results, ("seed", "n")), level=level, keep=("elbo_gap", "components")
-    )
     columns = {
         "log_likelihood_error": "final error (nats)",
         "elbo_gap": "final ELBO gap (nats)",
@@ -138,4 +141,4 @@ def table(results: pd.DataFrame, level: float = LEVEL) -> Table:
         f"At the end, and the cost until the error stays at or below {level:g} nats (inf: never). "
         "Median [lower quartile, upper quartile] over seeds."
     )
-    return Table("costs", quartiles(summed, columns), caption)
+    return Table("costs", quartiles(ends(results, level), columns), caption)

@@ -22,7 +22,7 @@ from experiments.harness.claims import Check
 
 __all__ = [
     "CHANCE", "LEVEL", "at_least", "at_most", "less", "mean_interval", "more", "not_lower", "runs",
-    "share_within", "stays_below", "with_gap", "with_lag", "within",
+    "share_within", "stays_below", "with_gap", "with_lag",
 ]  # fmt: skip
 
 _SHARE = 0.8
@@ -218,26 +218,6 @@ def _undecided(a: str, b: str, neither: int, seeds: int) -> str:
     if seeds == 0:
         return f"{a} and {b} have no seed in common"
     return f"neither {a} nor {b} gets there on {neither} of {seeds} seeds"
-
-
-def within(
-    table: pd.DataFrame, a: str, b: str, column: str, setting: str, *, margin: float, shown: str | None = None
-) -> Check:
-    """Check that `column` in case `a` is at most that in `b` plus `margin`.
-
-    Seeds on which both are infinite decide nothing.
-
-    Parameters
-    ----------
-    table : a row for each case and seed. a, b : cases. column : what is compared. setting : the setting of
-        the check, in words. margin : in the units of the column. shown : the name of the column in words, or
-        None.
-    """
-    wide = table.pivot(index="seed", columns="case", values=column)[[a, b]].dropna()
-    neither = np.isposinf(wide[a]) & np.isposinf(wide[b])
-    wins = int((wide[a] <= wide[b] + margin)[~neither].sum())
-    medians = f"{_median(wide[a])} for {a}, {_median(wide[b])} for {b}"
-    return _check(setting, wins, len(wide) - int(neither.sum()), f"{shown or column} {medians}")
 
 
 def _check(setting: str, wins: int, seeds: int, numbers: str) -> Check:

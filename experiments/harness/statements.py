@@ -38,6 +38,10 @@ class Statement:
     level : where nothing is compared: the largest value.
     between : in the place of ``level``: the range of the mean over seeds.
     factor : by which the others' values are multiplied before they are compared.
+    margin : by which a value has to be beyond the others', in the units of the column; if it is negative, the
+        value may fall behind by as much.
+    higher : whether higher is better: the column is above the others', or at least ``level``.
+    setting : words before the name in the setting of each check.
     shown : the name of the column in words; its own by default.
     rows : the part of the results that decides, or a summary of them.
     counted : whether seeds are counted; otherwise the mean over all rows decides, as for results that do not
@@ -52,6 +56,9 @@ class Statement:
     level: float = 0.0
     between: tuple[float, float] | None = None
     factor: float = 1.0
+    margin: float = 0.0
+    higher: bool = False
+    setting: str = ""
     shown: str = ""
     rows: Callable[[pd.DataFrame], pd.DataFrame] = _all
     counted: bool = True
@@ -65,7 +72,7 @@ def only(column: str, *values: object) -> Callable[[pd.DataFrame], pd.DataFrame]
 def claims(
     results: pd.DataFrame, statements: Sequence[Statement], by: str = "case", each: str | Sequence[str] = ()
 ) -> list[Claim]:
-    """Return the claims that the results have rows for.
+    """Return the claims that the results have rows for; statements in the same words are one claim.
 
     Parameters
     ----------
@@ -73,8 +80,11 @@ def claims(
         compared. each : the columns for each of whose values there are checks.
     """
     places = [each] if isinstance(each, str) else list(each)
-    checked = [(one, list(_checks(one, one.rows(results), by, places))) for one in statements]
-    return [Claim(one.source, one.statement, one.criterion, found) for one, found in checked if found]
+    found: dict[tuple[str, str], tuple[str, list[Check]]] = {}
+    for one in statements:
+        if checks := list(_checks(one, one.rows(results), by, places)):
+            found.setdefault((one.source, one.statement), (one.criterion, []))[1].extend(checks)
+    return [Claim(*words, criterion, checks) for words, (criterion, checks) in found.items()]
 
 
 def _checks(one: Statement, rows: pd.DataFrame, by: str, places: Sequence[str]) -> Iterator[Check]:
@@ -82,6 +92,7 @@ def _checks(one: Statement, rows: pd.DataFrame, by: str, places: Sequence[str]) 
     for place, part in rows.groupby(list(places), sort=False) if places else [((), rows)]:
         table = part.assign(case=part[by].astype(str))
         where = [f"{value:g}" if isinstance(value, float) else str(value) for value in place]
+        where += [one.setting] * bool(one.setting)
         names = list(table["case"].unique())
         for name in [name for name in one.of or names if name in names]:
             setting = ", ".join(where if where and len(one.of) == 1 else [*where, name])
@@ -94,12 +105,17 @@ def _checks(one: Statement, rows: pd.DataFrame, by: str, places: Sequence[str]) 
 def _check(one: Statement, table: pd.DataFrame, name: str, others: Sequence[str], setting: str) -> Check:
     shown = one.shown or one.column
     if others and one.counted:
-        return evidence.less(table, name, others, one.column, setting, factor=one.factor, shown=shown)
+        if one.higher:
+            return evidence.more(table, name, others, one.column, setting, margin=one.margin, shown=shown)
+        return evidence.less(
+            table, name, others, one.column, setting, factor=one.factor, margin=one.margin, shown=shown
+        )
     values = table[table["case"] == name][one.column].astype(float)
     if one.between is not None:
         return evidence.share_within(values.to_numpy(), setting, *one.between)
     if one.counted:
-        return evidence.at_most(table, name, one.column, one.level, setting, shown=shown)
+        held = evidence.at_least if one.higher else evidence.at_most
+        return held(table, name, one.column, one.level, setting, shown=shown)
     means = table.groupby("case")[one.column].mean()
     least = one.factor * min((float(means[other]) for other in others), default=one.level)
     return Check(setting, bool(values.mean() <= least), f"{shown} {values.mean():.3g}, at most {least:.3g}")

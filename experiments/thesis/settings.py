@@ -17,7 +17,7 @@ Data and start are drawn from the seed alone, so all methods have the same probl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,25 +29,20 @@ from bqvi.gradients import Estimator
 from bqvi.inference import Schedule
 from bqvi.models import GaussianMixture
 from experiments import fitting
-from experiments.harness.experiment import Case
+from experiments.harness import comparison, statements
+from experiments.harness.claims import Claim
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources
+from experiments.harness.statements import Statement
 from experiments.problems import data
 
 __all__ = [
-    "DECAY",
-    "QUICK_STEPS",
-    "SAMPLING_STEPS",
-    "STEPS",
-    "TUNED",
-    "TUNED_SMALL_SGD",
-    "K",
-    "N",
-    "case",
-    "method_choices",
-    "metrics",
-    "problem",
-    "run",
+    "DECAY", "QUICK_STEPS", "SAMPLING_STEPS", "STEPS", "TAGS", "TUNED", "TUNED_SMALL_SGD", "Claims", "K", "N",
+    "Part", "case", "claims_on_ends", "comparison_of", "method_choices", "metrics", "problem", "run",
 ]  # fmt: skip
 
+Part = tuple[Callable[[pd.DataFrame], "pd.Series[bool]"], str]
+"""Of a figure: the cases in it, as rows of the results, and its caption."""
+Claims = Callable[[pd.DataFrame], list[Claim]]
 N = 700
 K = 10
 _SCALE = 1e-3
@@ -58,6 +53,8 @@ TUNED = {"gd": 20.0, "sgd": 15.0, "pathwise": 5.0, "score": 3.0}
 """For SGD with S = 100, pathwise with L = 1, score function with L = 100."""
 TUNED_SMALL_SGD = 10.0
 """For SGD with S = 10."""
+TAGS = {"": "with the thesis' steps", ", tuned": "with tuned steps"}
+"""The ends of the names of cases, and their steps."""
 
 
 def case(
@@ -183,3 +180,50 @@ def _plain_score(samples: int) -> Estimator:
     from bqvi.gradients import Score
 
     return Score(samples, baseline=False, entropy="analytic")
+
+
+def claims_on_ends(*rows: Statement) -> Claims:
+    """Return the claims of statements on the ends of runs and on their costs to `evidence.LEVEL`."""
+    return lambda results: statements.claims(comparison.ends(results), rows)
+
+
+def comparison_of(
+    name: str,
+    title: str,
+    figure: str,
+    summary: str,
+    cases: Callable[[int], list[Case]],
+    parts: Mapping[str, Part],
+    claims: Claims,
+    steps: int = STEPS,
+) -> Experiment:
+    """Return an experiment that compares cases of the thesis' problem by iterations, seconds and evaluations.
+
+    Parameters
+    ----------
+    name, title, summary, claims : of the `Experiment`.
+    figure : the number of the figure that its first drawing repeats.
+    cases : of a number of iterations; coordinate ascent is added.
+    parts : by name the figures, in each of which coordinate ascent is drawn too.
+    steps : iterations of the full form.
+    """
+
+    def listed(quick: bool, _: Resources) -> list[Case]:
+        used = QUICK_STEPS if quick else steps
+        return [*cases(used), case(comparison.REFERENCE, "cavi", steps=used)]
+
+    def draw(results: pd.DataFrame) -> list[Drawing]:
+        shown = {part: comparison.part(results, rows(results)) for part, (rows, _) in parts.items()}
+        return [comparison.drawing_of(shown[part], part, parts[part][1]) for part in parts]
+
+    return Experiment(
+        name,
+        f"{title} (Figure {figure})",
+        summary,
+        listed,
+        run,
+        draw,
+        tables=lambda results: [comparison.table(results)],
+        claims=claims,
+        source=f"Gutteridge (2021), Figure {figure}",
+    )

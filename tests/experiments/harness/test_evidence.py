@@ -157,7 +157,7 @@ def test_seeds_on_which_neither_arrives_decide_nothing():
     assert "(5/5)" in check.numbers
     assert (check.wins, check.seeds) == (5, 5)
     both = runs(a=[INF] * 9 + [1.0], b=[INF] * 9 + [2.0])
-    assert not evidence.within(both, "a", "b", "y", "", margin=1.0).true
+    assert not evidence.less(both, "a", "b", "y", "", margin=-1.0).true
     few = evidence.less(runs(a=[1.0, INF, INF], b=[2.0, INF, INF]), "a", "b", "y", "")
     assert not few.true
     assert few.undecided == "neither a nor b gets there on 2 of 3 seeds"
@@ -167,10 +167,10 @@ def test_seeds_on_which_neither_arrives_decide_nothing():
     assert evidence.less(runs(a=[INF] * 4, b=[1.0] * 4), "a", "b", "y", "").answer == "no"
 
 
-def test_within_and_the_levels():
+def test_margins_and_the_levels():
     table = runs(a=[12.0] * 5, b=[10.0] * 5)
-    assert evidence.within(table, "a", "b", "y", "", margin=2.0).true
-    assert not evidence.within(table, "a", "b", "y", "", margin=1.9).true
+    assert evidence.less(table, "a", "b", "y", "", margin=-2.1).true
+    assert not evidence.less(table, "a", "b", "y", "", margin=-2.0).true
     assert evidence.at_most(table, "a", "y", 12.0, "").true
     assert not evidence.at_most(table, "a", "y", 11.9, "").true
     assert evidence.at_least(table, "a", "y", 12.0, "").true

@@ -1,5 +1,7 @@
 """Claims as tables: names, settings, levels and shares give the checks that counting by hand gives."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -61,6 +63,27 @@ def test_means_decide_where_seeds_are_not_counted():
     assert [check.true for check in level.checks] == [True, False]
     (scaled,) = claimed(of={"BQ": ["Sobol"]}, factor=1.2, counted=False)
     assert scaled.verdict == "holds"
+
+
+def test_higher_values_and_margins_are_asked_for():
+    (above,) = claimed(of={"Sobol": ["BQ"]}, higher=True, margin=0.4, setting="by error")
+    assert [(check.setting, check.wins) for check in above.checks] == [
+        ("first, by error", 10),
+        ("second, by error", 4),
+    ]
+    (level,) = claimed(of=["BQ"], higher=True, level=0.5)
+    assert [check.wins for check in level.checks] == [10, 10]
+    for margin, wins in ((0.4, [10, 4]), (0.6, [0, 0]), (-0.6, [10, 10])):
+        (below,) = claimed(of={"BQ": ["Sobol"]}, margin=margin)
+        assert [check.wins for check in below.checks] == wins
+
+
+def test_statements_in_the_same_words_are_one_claim():
+    one = Statement("1", "A sentence.", "a criterion", "error", {"BQ": ["Sobol"]}, setting="in error")
+    two = replace(one, column="n", setting="in evaluations")
+    (claim, other) = statements.claims(results(), [one, two, replace(two, statement="Another.")], by="method")
+    assert [check.setting for check in claim.checks] == ["in error", "in evaluations"]
+    assert [check.setting for check in other.checks] == ["in evaluations"]
 
 
 def test_a_statement_without_results_makes_no_claim():
