@@ -183,7 +183,7 @@ def _plain_score(samples: int) -> Estimator:
 
 
 def claims_on_ends(*rows: Statement) -> Claims:
-    """Return the claims of statements on the ends of runs and on their costs to `evidence.LEVEL`."""
+    """Return the claims of statements on the ends of runs and on their costs to 50 nats."""
     return lambda results: statements.claims(comparison.ends(results), rows)
 
 
