@@ -237,7 +237,8 @@ class BayesianQuadrature(Checked):
         """Evaluations of the next step, given the memory ``kept``; D is ``dimension``."""
         if len(kept):
             return self.nodes
-        return self.initial_nodes or max(self.nodes, DESIGN.first_nodes(dimension))
+        each, most = DESIGN.first
+        return self.initial_nodes or max(self.nodes, min(each * dimension, most))
 
 
 def _informed(

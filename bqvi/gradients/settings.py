@@ -5,12 +5,11 @@ The studies behind them are rows of `experiments/studies/bqvi.gradients.settings
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from bqvi.importance import PARETO
-from gp.search import Search
 
 
 @dataclass(frozen=True)
@@ -67,18 +66,6 @@ class SearchSettings:
     longest: float = 1.0
     """The largest change of a log hyperparameter by a step."""
 
-    @property
-    def search(self) -> Search:
-        """The settings in the form of `gp.search`."""
-        return Search(
-            iterations=8, settled=self.settled, gained=self.gained, longest=self.longest, halvings=5
-        )
-
-    @property
-    def noisy_search(self) -> Search:
-        """The settings for noisy evaluations: two climbs, as the evidence is flat at small s^2."""
-        return replace(self.search, climbs=2, iterations=16)
-
 
 @dataclass(frozen=True)
 class CacheSettings:
@@ -124,11 +111,6 @@ class DesignSettings:
     spread: float = 1.5
     """Standard deviation of the candidates, in units of q's; of a separable process 1 + 1.5 / sqrt(D), which
     is the same for D = 9."""
-
-    def first_nodes(self, dimension: int) -> int:
-        """The number of nodes of the first step for each component of q."""
-        each, most = self.first
-        return min(each * dimension, most)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ evaluations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Protocol, runtime_checkable
 
@@ -54,7 +54,7 @@ from gp.conditioning.function_kernel import (
 from gp.evidence import LogPosterior
 from gp.fixed_points import components_gram, scaled
 from gp.priors import JointPrior
-from gp.search import search
+from gp.search import Search, search
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,5 +327,9 @@ def fitted(posterior: LogPosterior, start: np.ndarray | None) -> np.ndarray:
     starts = (prior.lower, simple)
     if start is not None and len(start) == len(simple):
         starts = (start, prior.lower)
-    settings = SEARCH.search if posterior.convention == "profiled" else SEARCH.noisy_search
+    settings = Search(
+        iterations=8, settled=SEARCH.settled, gained=SEARCH.gained, longest=SEARCH.longest, halvings=5
+    )
+    if posterior.convention != "profiled":  # two climbs, as the evidence is flat at small s^2
+        settings = replace(settings, climbs=2, iterations=16)
     return search(posterior, starts, prior.bounds, settings).psi

@@ -2,10 +2,21 @@
 
 from bqvi.inference.data_parallel import AllReduced, DataParallel
 from bqvi.inference.fit import fit
-from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.result import Fit
-from bqvi.inference.schedules import Adam, Constant, Cosine, Exponential, RobbinsMonro, Schedule
 from bqvi.inference.state import LoopProblem, LoopState, Record, Stop, TraceRow
+from bqvi.inference.steps import (
+    Adam,
+    Constant,
+    Cosine,
+    Euclidean,
+    Exponential,
+    Geometry,
+    Natural,
+    Riemannian,
+    RobbinsMonro,
+    Schedule,
+    TrustRegion,
+)
 from bqvi.runs import Trace
 
 __all__ = [

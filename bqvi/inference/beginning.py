@@ -43,7 +43,6 @@ from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.evaluations import caller_of, evaluate, is_as_stated
 from bqvi.gradients.gradient import Anchor, Batch
 from bqvi.gradients.whitened import WhitenedFrame
-from bqvi.inference.remaining_gain import gain_is_tested
 from bqvi.inference.settings import BEGINNING
 from bqvi.inference.state import LoopProblem, LoopState, Model
 from bqvi.models.components import STARTS
@@ -67,14 +66,7 @@ def searches(problem: LoopProblem, q: Any, by_default: bool) -> bool:
         model = problem.model
         exact = is_as_stated(model) and model.function.noise_sd is None
         return exact and problem.estimator.memory > 0 and isinstance(q, Gaussian | DiagonalGaussian)
-    return by_default and gain_is_tested(problem, q) and problem.estimator.samples > 0
-
-
-def begins(state: LoopState) -> bool:
-    """Whether the next step is the search: it is the first, and nothing was evaluated."""
-    if not state.begins or state.iteration:
-        return False
-    return state.memory is None or not (len(state.memory) or len(state.memory.failed))
+    return by_default and problem.gain_is_tested(q) and problem.estimator.samples > 0
 
 
 def begun(

@@ -46,12 +46,20 @@ from bqvi.gradients import (
 from bqvi.gradients.conjugate import RefinableModel
 from bqvi.gradients.evaluations import caller_of, is_as_stated
 from bqvi.gradients.settings import STOCHASTIC
-from bqvi.inference.geometry import Euclidean, Geometry, Natural, Riemannian, TrustRegion
 from bqvi.inference.loop import no_gradients_message
-from bqvi.inference.monitor import Monitor
-from bqvi.inference.schedules import Adam, Constant, RobbinsMonro, Schedule
 from bqvi.inference.settings import DEFAULTS, SETTLING
-from bqvi.inference.state import LoopProblem, LoopState, Model, Recorder, Stop
+from bqvi.inference.state import LoopProblem, LoopState, Model, Monitor, Recorder, Stop
+from bqvi.inference.steps import (
+    Adam,
+    Constant,
+    Euclidean,
+    Geometry,
+    Natural,
+    Riemannian,
+    RobbinsMonro,
+    Schedule,
+    TrustRegion,
+)
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel, is_conjugate
 from bqvi.models.data import Data, n_rows

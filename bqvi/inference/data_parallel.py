@@ -155,6 +155,9 @@ class AllReduced:
 
     estimator: Estimator
 
+    divided = True
+    """Gradients are of a part of the rows in each process."""
+
     def __post_init__(self) -> None:
         if isinstance(self.estimator, RememberingEstimator):
             raise TypeError(

@@ -29,16 +29,13 @@ from bqvi.inference.choices import (
     with_known,
     with_natural_steps,
 )
-from bqvi.inference.convergence import is_tested
 from bqvi.inference.data_parallel import require_same_end
 from bqvi.inference.fit_run import DOOR, FitRun, classes
-from bqvi.inference.geometry import Geometry
 from bqvi.inference.loop import Records, start
-from bqvi.inference.monitor import Monitor
 from bqvi.inference.result import Fit
-from bqvi.inference.schedules import Schedule
 from bqvi.inference.starts_run import Starts, StartsRun
-from bqvi.inference.state import LoopState, Model, Record, Recorder, as_record
+from bqvi.inference.state import LoopState, Model, Monitor, Record, Recorder, as_record
+from bqvi.inference.steps import Geometry, Schedule
 from bqvi.models.conjugate import settled
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint
@@ -105,7 +102,7 @@ def fit(
         ``converged``, once q stands still, the ELBO's sd is below it, and some ten evaluations that could
         have refuted this have not (`convergence`). With draws or mini-batches, and a model that is not
         conjugate, it ends once a natural step would gain less than half of it, by two standard errors,
-        tested after 100, 200, 400, ... steps (`remaining_gain`). Of others the change of the ELBO between
+        tested after 100, 200, 400, ... steps (`convergence`). Of others the change of the ELBO between
         two records, with two standard errors; by default 1e-6 for exact full-batch methods, else None
     budget : the largest number of evaluations, never exceeded: of the log joint, or per datum for a model
         with data. Evaluations for records and in all starts count. The evaluations of the last record are
@@ -169,7 +166,7 @@ def fit(
     data = whole.check(data)
     defaults = choice or defaults_for(estimator, geometry, minibatch is not None)
     problem = problem_of(whole, data, estimator, method, defaults, minibatch, schedule, geometry)
-    if isinstance(problem.estimator, BayesianQuadrature) and not is_tested(problem):
+    if isinstance(problem.estimator, BayesianQuadrature) and not problem.is_judged:
         defaults = replace(defaults, tolerance=None)
     stop = stop_of(defaults, steps, tolerance, budget, run.max_seconds)
     asked: Any = record or Record()

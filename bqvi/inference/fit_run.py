@@ -42,19 +42,15 @@ from bqvi.families import GaussianMixture
 from bqvi.gradients import BayesianQuadrature, RememberingEstimator
 from bqvi.gradients.evaluations import caller_of, differentiable, is_as_stated
 from bqvi.gradients.gradient import Anchor
-from bqvi.gradients.settings import DESIGN
 from bqvi.gradients.whitened import WhitenedFrame
-from bqvi.inference.beginning import begins, begun, why_singular
+from bqvi.inference.beginning import begun, why_singular
 from bqvi.inference.choices import identity
-from bqvi.inference.convergence import Settled, has_converged, is_tested, judged, tried
-from bqvi.inference.geometry import Geometry
-from bqvi.inference.loop import Records, closed, has_settled, recorded, reopened, step, with_evaluations
-from bqvi.inference.monitor import is_of_one_function
-from bqvi.inference.remaining_gain import evaluations_for, gain_is_tested, has_no_gain, is_test_due, tested
+from bqvi.inference.convergence import Settled, evaluations_for, is_test_due, judged, tested, tried
+from bqvi.inference.loop import Records, closed, has_settled, reopened, step, with_evaluations
 from bqvi.inference.result import Fit
-from bqvi.inference.schedules import Constant
 from bqvi.inference.settings import BEGINNING, GAIN
-from bqvi.inference.state import LoopProblem, LoopState, TraceRow, with_unused
+from bqvi.inference.state import LoopProblem, LoopState, TraceRow, is_of_one_function, with_unused
+from bqvi.inference.steps import Constant, Geometry
 from bqvi.models.conjugate import is_conjugate
 from bqvi.models.data import n_rows
 from bqvi.models.log_joint import LogJoint, is_moving
@@ -169,7 +165,7 @@ class FitRun:
         entered, first = StepEvaluations() if state.memory is None else None, not state.n_evaluations
         budget = self._budget(state, self._reserve)
         account = Account(self.ledger, budget, unfinished, entered=entered, first=first)
-        if begins(state):
+        if state.is_beginning:
             return self._begun(problem, state, account)
         state = self._judged(state)
         found = self._tried(problem, state, account)
@@ -180,7 +176,7 @@ class FitRun:
     def _tried(self, problem: LoopProblem, state: LoopState, account: Account) -> LoopState:
         """The state after the evaluations that could refute its claim; the same state if none are due."""
         tolerance = self.records.stop.tolerance
-        if tolerance is None or not is_tested(self.problem):
+        if tolerance is None or not self.problem.is_judged:
             return state
         room, mean = self._remaining(state), WhitenedFrame.of(self.first.q).mean
         found = tried(problem, state, tolerance, account, room, mean)
@@ -220,13 +216,13 @@ class FitRun:
     def _judged(self, state: LoopState, final: bool = False) -> LoopState:
         """The state with the reasons why it has not converged, where a judgement is due."""
         tolerance = self.records.stop.tolerance
-        if tolerance is None or not is_tested(self.problem) or has_converged(state, tolerance):
+        if tolerance is None or not self.problem.is_judged or state.has_converged(tolerance):
             return state
         return self._doubted(judged(state, tolerance, final))
 
     def _doubted(self, state: LoopState) -> LoopState:
         """The state, of which no claim stands where its log joint may be no more than a floor."""
-        kept, coordinates = is_tested(self.problem), getattr(self.problem.model, "coordinates", None)
+        kept, coordinates = self.problem.is_judged, getattr(self.problem.model, "coordinates", None)
         made = state.memory if kept else state.finite_latest
         if made is None:
             return state
@@ -239,7 +235,7 @@ class FitRun:
 
     @cached_property
     def _gain_is_tested(self) -> bool:
-        return gain_is_tested(self.problem, self.first.q)
+        return self.problem.gain_is_tested(self.first.q)
 
     @cached_property
     def _ends_tested(self) -> bool:
@@ -369,7 +365,7 @@ class FitRun:
         told = Evaluations.none(state.q.dimension) if told is None else told
         ledger.enter(told)
         asking = Account(ledger, unfinished=Told(told))  # an `AsksError` asks for points without values
-        if begins(state):
+        if state.is_beginning:
             problem = affordable(self.problem, state, self._remaining(state))
             assert problem is not None  # as there is no reason to end
             return self._begun(problem, state, asking)
@@ -427,11 +423,11 @@ class FitRun:
         if reason is not None:
             return reason
         if self._gain_is_tested:
-            converges = stop.tolerance is not None and has_no_gain(state)
+            converges = stop.tolerance is not None and state.has_no_gain
         else:
-            due = recorded(state) and self.records.recorder.is_due(state.iteration)
+            due = state.recorded and self.records.recorder.is_due(state.iteration)
             settles = due and has_settled(self.problem, stop, state)
-            converges = settles or has_converged(state, stop.tolerance)
+            converges = settles or state.has_converged(stop.tolerance)
         if converges:
             return "tolerance"
         return "budget" if affordable(self.problem, state, self._remaining(state)) is None else None
@@ -440,7 +436,7 @@ class FitRun:
         """'tolerance', 'steps', 'budget' or 'seconds', once q has a record, if the budget allows one."""
         reason, most = self._reason(state), self.records.stop.budget
         closes = most is None or self._paid(state) + self.records.monitor.cost <= most
-        return None if reason is not None and not recorded(state) and closes else reason
+        return None if reason is not None and not state.recorded and closes else reason
 
     def result(self, state: LoopState, reason: str) -> Fit:
         return with_raised_warnings(self.fit_of(state, reason))
@@ -462,7 +458,7 @@ class FitRun:
 
     def _elbo(self, state: LoopState) -> tuple[float, float]:
         """The ELBO of q and its sd: as recorded, else from the evaluations kept, else of the last record."""
-        if not recorded(state) and is_of_one_function(self.problem.model, state.q, state.memory):
+        if not state.recorded and is_of_one_function(self.problem.model, state.q, state.memory):
             # a run may have failed because q is degenerate
             with suppress(FloatingPointError, np.linalg.LinAlgError):
                 return self.records.monitor.remembered(state.q, state.memory)[:2]
@@ -542,10 +538,7 @@ def _points(estimator: Any, state: LoopState) -> tuple[int, int]:
     if not hasattr(quadrature, "nodes"):
         return components, max(estimator.samples, 1) + (state.anchor is not None)
     known = getattr(state.memory, "known", state.memory)
-    if known is None or len(known):
-        return 1, quadrature.nodes
-    first = max(quadrature.nodes, components * DESIGN.first_nodes(state.q.dimension))
-    return 1, quadrature.initial_nodes or first
+    return 1, quadrature.nodes if known is None else quadrature.count(state.q.dimension, known)
 
 
 def _with_samples(estimator: Any, samples: int) -> Any:

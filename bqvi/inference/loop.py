@@ -29,11 +29,9 @@ from bqvi.calls import Account, Evaluations
 from bqvi.families.family import Distribution
 from bqvi.gradients.conjugate import LocalMemory
 from bqvi.gradients.gradient import Batch, Combination, Gradient, RememberingEstimator
-from bqvi.inference.convergence import is_tested
-from bqvi.inference.geometry import Geometry
-from bqvi.inference.monitor import Monitor
 from bqvi.inference.settings import DEFAULTS
-from bqvi.inference.state import LoopProblem, LoopState, Recorder, Stop, TraceRow, with_unused
+from bqvi.inference.state import LoopProblem, LoopState, Monitor, Recorder, Stop, TraceRow, with_unused
+from bqvi.inference.steps import Geometry
 from bqvi.models.amortised import is_amortised
 from bqvi.models.data import n_rows, take
 from gp.arrays import Array, is_torch, to_numpy
@@ -259,7 +257,7 @@ def has_settled(problem: LoopProblem, stop: Stop, state: LoopState) -> bool:
     problem : the problem of the loop. stop : the conditions, of which the tolerance is used.
     state : the state with its records.
     """
-    if is_tested(problem) or state.tested >= 0:  # by another test
+    if problem.is_judged or state.tested >= 0:  # by another test
         return False
     visited = getattr(problem.estimator, "visited_all", None)
     return stop.settled(state.rows) and (visited is None or visited(state.memory, n_rows(problem.data)))
@@ -308,11 +306,6 @@ def closed(problem: LoopProblem, state: LoopState, monitor: Monitor, account: Ac
     return _with_row(state, replace(row, record_evaluations=spent, n_evaluations=row.n_evaluations + spent))
 
 
-def recorded(state: LoopState) -> bool:
-    """Whether the state's q has a record."""
-    return bool(state.rows) and state.rows[-1].iteration >= state.iteration
-
-
 def reopened(state: LoopState) -> LoopState:
     """The state without the record that closed a run, for its continuation.
 
@@ -320,14 +313,14 @@ def reopened(state: LoopState) -> LoopState:
     ----------
     state : a state of a run that had ended, or of one under way.
     """
-    return replace(state, rows=state.rows[:-1]) if recorded(state) else state
+    return replace(state, rows=state.rows[:-1]) if state.recorded else state
 
 
 def _with_record(
     state: LoopState, monitor: Monitor, gradient: Gradient | None, account: Account
 ) -> LoopState:
     """The state with a record of q; fresh draws of an earlier closing record are used again."""
-    if recorded(state) and monitor.cost and not monitor.exact:
+    if state.recorded and monitor.cost and not monitor.exact:
         row = replace(state.rows[-1], bound=monitor.bound(gradient))
         return replace(state, rows=(*state.rows[:-1], row))
     return _with_row(reopened(state), _row(state, monitor, gradient, account))

@@ -15,8 +15,7 @@ from bqvi.calls.returned import unstated_noise
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.importance import PARETO
 from bqvi.inference.convergence import outside, settling_warnings
-from bqvi.inference.monitor import is_of_one_function, log_base_measure
-from bqvi.inference.state import LoopProblem, LoopState
+from bqvi.inference.state import LoopProblem, LoopState, is_of_one_function, log_base_measure
 from bqvi.models.data import n_rows
 from bqvi.posterior import Posterior, of_model
 from bqvi.runs import Checkpoint, Trace

@@ -30,7 +30,7 @@ class DefaultSettings:
 
 @dataclass(frozen=True)
 class GainSettings:
-    """The test whether a further step would gain anything (`remaining_gain`)."""
+    """The test whether a further step would gain anything (`convergence`)."""
 
     tolerance: float = 0.1
     """The gain in nats above which a run without a tolerance warns."""
@@ -51,7 +51,7 @@ class GainSettings:
 
 @dataclass(frozen=True)
 class AscentSettings:
-    """The maximisation of a surrogate's ELBO (`geometry`)."""
+    """The maximisation of a surrogate's ELBO (`steps`)."""
 
     faster: float = 1.5
     """Factor of rho after such a step."""

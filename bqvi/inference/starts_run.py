@@ -11,8 +11,8 @@ import numpy as np
 from bqvi.calls import EvaluationError, Evaluations, Ledger
 from bqvi.calls.faults import stops
 from bqvi.inference.fit_run import DOOR, FitRun, Saved, saved, with_raised_warnings
-from bqvi.inference.geometry import Geometry
 from bqvi.inference.result import Fit
+from bqvi.inference.steps import Geometry
 from bqvi.runs import Checkpoint, RunStatus
 from bqvi.runs.driver import FAILED
 

@@ -18,7 +18,7 @@ from bqvi.calls import Run
 from bqvi.gradients.settings import STOCHASTIC
 from bqvi.inference.beginning import in_family
 from bqvi.inference.fit import fit
-from bqvi.inference.schedules import RobbinsMonro
+from bqvi.inference.steps import RobbinsMonro
 from bqvi.models.components import STARTS
 from bqvi.models.conjugate import settled, update_target
 from bqvi.models.weighted import Weighted, weighted

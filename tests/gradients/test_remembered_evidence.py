@@ -20,7 +20,7 @@ from bqvi.gradients.remembered import (
     remembered_evidence,
 )
 from bqvi.importance import Proposal
-from bqvi.inference import fit_run
+from bqvi.inference.state import LoopState
 from bqvi.models import LogJoint
 from experiments.problems.gradient_targets import schools
 from experiments.problems.known_posteriors import problems
@@ -211,7 +211,7 @@ def test_the_sd_contains_a_rise_of_values_that_has_not_ended(name, seed, monkeyp
 
     The run has no search at its beginning, with which q is at the posterior by then.
     """
-    monkeypatch.setattr(fit_run, "begins", lambda state: False)
+    monkeypatch.setattr(LoopState, "is_beginning", False)
     found, truth = fitted_to_values(name, seed)
     assert found.log_evidence < truth - 2.0
     rise = found.values.max() - found.values[:39].max()

@@ -15,8 +15,8 @@ from bqvi.gradients import BayesianQuadrature, surrogates
 from bqvi.gradients.designs import AntitheticOrthogonal, Independent, Sobol
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
-from bqvi.inference import fit_run
-from bqvi.inference.geometry import ascend
+from bqvi.inference.state import LoopState
+from bqvi.inference.steps import ascend
 from bqvi.models import LogJoint
 from experiments.gradients.importance_quadrature import ImportanceQuadrature
 from gp.conditioning import Shown
@@ -43,7 +43,7 @@ def quartic(theta):
 @pytest.fixture
 def steps_alone(monkeypatch):
     """Runs without a search for a beginning, whose steps start at the q that is given."""
-    monkeypatch.setattr(fit_run, "begins", lambda state: False)
+    monkeypatch.setattr(LoopState, "is_beginning", False)
 
 
 def test_a_run_on_a_quadratic_ends_at_the_posterior():

@@ -9,7 +9,7 @@ from bqvi.calls.climb import LaplaceSearch
 from bqvi.calls.settings import LAPLACE
 from bqvi.calls.table import Evaluations
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.inference import fit_run
+from bqvi.inference.state import LoopState
 from bqvi.models import LogJoint
 
 D = 6
@@ -104,7 +104,7 @@ def test_a_start_near_the_posterior_is_kept():
     """The evaluations are those of a run without a search."""
     near = Gaussian(MEAN + 0.2 * SDS, 1.2 * COVARIANCE)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fit_run, "begins", lambda state: False)
+        patched.setattr(LoopState, "is_beginning", False)
         plain = fitted(near, budget=60)
     found = fitted(near, budget=60)
     assert_array_equal(found.state.memory.points, plain.state.memory.points)

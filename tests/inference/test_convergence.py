@@ -11,11 +11,10 @@ import bqvi
 from bqvi.calls import Account, Evaluations, Ledger
 from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature
-from bqvi.inference.convergence import Settled, has_converged, judged, tried
-from bqvi.inference.geometry import TrustRegion
+from bqvi.inference.convergence import Settled, judged, tried
 from bqvi.inference.loop import start
-from bqvi.inference.schedules import Constant
 from bqvi.inference.state import LoopProblem
+from bqvi.inference.steps import Constant, TrustRegion
 from bqvi.models import LogJoint
 
 CENTRE = np.array([0.3, -0.8, 1.1])
@@ -118,8 +117,8 @@ def test_a_claim_stands_where_the_evaluations_that_could_refute_it_agree():
     assert state.claim.due
     assert state.reasons == ()
     after = tried(problem, state, 0.05, Account(Ledger(2)), 40, CORNER)
-    assert has_converged(after, 0.05)
-    assert not has_converged(after, after.claim.sd)
+    assert after.has_converged(0.05)
+    assert not after.has_converged(after.claim.sd)
     assert len(after.memory) - 30 == after.n_evaluations > 5
     assert (after.memory.points == CORNER).all(1).sum() == 1  # where the run began
     again = tried(problem, state, 0.05, Account(Ledger(2)), 40, CORNER)
@@ -135,7 +134,7 @@ def test_a_claim_falls_where_the_function_differs_beyond_the_earlier_evaluations
     assert state.claim.due  # the earlier evaluations know nothing of the step
     after = tried(problem, state, 0.05, Account(Ledger(2)), 40, CORNER)
     assert not after.claim.due
-    assert not has_converged(after, 0.05)
+    assert not after.has_converged(0.05)
     assert after.reasons
 
 

@@ -6,7 +6,7 @@ from numpy.testing import assert_array_equal
 
 import bqvi
 from bqvi.gradients import BayesianQuadrature, surrogates
-from bqvi.inference import fit_run
+from bqvi.inference.state import LoopState
 from bqvi.models import LogJoint
 
 
@@ -70,7 +70,7 @@ def test_a_failure_after_a_round_keeps_its_evaluations(error, monkeypatch):
 
     fit_as_ever = surrogates.OnGradients.fit
     monkeypatch.setattr(surrogates.OnGradients, "fit", broken)
-    monkeypatch.setattr(fit_run, "begins", lambda state: False)  # rounds alone
+    monkeypatch.setattr(LoopState, "is_beginning", False)  # rounds alone
     log_joint = Stops(None, 0)
     model = LogJoint(log_joint, 2, vectorised=False)
     method = BayesianQuadrature(3, initial_nodes=3, process="separable")

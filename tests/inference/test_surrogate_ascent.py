@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bqvi.inference.geometry import Place, _squared_norm
+from bqvi.inference.steps import Place, _squared_norm
 
 
 def divergence(mean, precision, to_mean, to_precision):
