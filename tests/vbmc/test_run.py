@@ -135,7 +135,6 @@ def test_resumed_saved_and_parallel_runs_are_the_same(tmp_path):
         ({"design": 5}, TypeError, "design is 5; it must be a bqvi.Design"),
         ({"design": bqvi.Design(acquisition="eiv")}, ValueError, "design.acquisition is 'eiv'"),
         ({"design": bqvi.Design(initial=50), "budget": 20}, ValueError, "below initial"),
-        ({"tolerance": -1.0}, ValueError, "tolerance is -1"),
         ({"seed": None}, TypeError, "seed is None"),
         ({"resume": 3}, TypeError, "resume is 3"),
         ({"run": {"callback": print}}, TypeError, "run is {'callback': <built-in.*; it must be a bqvi.Run"),

@@ -86,7 +86,6 @@ def test_check_and_agreement_of_runs():
     [
         ({"lower": [0.0, 1.0, 3.0]}, "lower = 3 above"),
         ({"plausible_upper": [1.5, np.inf, np.nan]}, "plausible_upper of size is inf"),
-        ({"budget": 1}, "budget is 1"),
         ({"start": [0.1, -1.0, 2.0]}, "size = -1.0"),
         ({"start": [0.1, 1.0, 3.0]}, "fixed at 2"),
         ({"gradient": "numeric"}, "gradient is 'numeric'"),
