@@ -6,7 +6,6 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
-import torch
 
 import bqvi
 from bqvi.calls import (
@@ -17,7 +16,6 @@ from bqvi.calls import (
     Function,
     Ledger,
     make_coordinates,
-    require_good,
 )
 from bqvi.calls.given import given
 
@@ -39,30 +37,7 @@ def density_gradient(theta):
     return np.array([1.0 / theta[0], -2.0 * theta[1]])
 
 
-def torch_density(theta):
-    return torch.log(theta[0]) - theta[1] ** 2
-
-
 POINTS = np.random.default_rng(0).standard_normal((6, 2))
-
-
-def test_values_integrate_to_the_evidence():
-    made = target(density, box())
-    axis = np.linspace(-6, 6, 121)
-    grid = np.stack([g.ravel() for g in np.meshgrid(axis, axis / 2)], axis=1)
-    values = made.evaluate(grid).values
-    z = np.exp(values).sum() * (axis[1] - axis[0]) ** 2 / 2
-    assert z == pytest.approx(8.0 * math.sqrt(math.pi), rel=1e-6)
-
-
-def test_gradients_by_a_function_are_those_of_the_values():
-    made = target(density, box(), gradient=density_gradient)
-    found = made.evaluate(POINTS)
-    step = 1e-5
-    for i in range(2):
-        e = step * np.eye(2)[i]
-        slope = (made.evaluate(POINTS + e).values - made.evaluate(POINTS - e).values) / (2 * step)
-        np.testing.assert_allclose(found.gradients[:, i], slope, atol=1e-6)
 
 
 def faulty(theta):
@@ -86,19 +61,6 @@ def test_failures_are_kept():
         "returned nan",
         "returned -1e+150",
     )
-
-
-@pytest.mark.parametrize("value", [math.inf, 1e308, 1e100])
-def test_a_log_density_beyond_every_size_is_an_error_or_an_infeasible_point(value):
-    with pytest.raises(EvaluationError, match="it must be finite"):
-        target(lambda theta: value, box()).evaluate(POINTS)
-    found = Caller(Function(lambda theta: value, errors="infeasible")).evaluate(POINTS)
-    assert found.failed.all()
-    assert found.reasons[0] == f"returned {value}"
-    with pytest.raises(bqvi.RunError, match="the log joint is finite at 0 of"):
-        bqvi.vbmc(
-            lambda theta: value, plausible_lower=[-1], plausible_upper=[1], run=bqvi.Run(errors="infeasible")
-        )
 
 
 def test_failed_gradient_keeps_the_value():
@@ -157,16 +119,6 @@ def test_no_torch_in_an_autodiff_target():
     assert len(caught.value.evaluations) == 0
 
 
-def test_no_good_start():
-    found = target(lambda theta: 1 / 0, box()).evaluate(POINTS)
-    assert found.failed.all()
-    with pytest.raises(
-        EvaluationError, match=r"finite at 0 of the 6 .*division by zero \(6 times\)"
-    ) as caught:
-        require_good(found)
-    assert caught.value.evaluations is found
-
-
 def test_noise():
     exact = target(density, box()).evaluate(POINTS)
     assert exact.noise_variance is None
@@ -189,21 +141,6 @@ def test_noise_of_gradients_is_pulled_back_as_they_are():
     both = found.joined(target(density, box(), gradient=density_gradient).evaluate(POINTS))
     np.testing.assert_array_equal(both[: len(found)].gradient_noise_variance, found.gradient_noise_variance)
     assert np.isnan(both[len(found) :].gradient_noise_variance).all()
-
-
-class OneAtATime:
-    def map(self, function, items):
-        return map(function, items)
-
-
-def test_jobs_of_joblib_are_the_same():
-    import joblib
-
-    expected = target(density, box(), gradient=density_gradient).evaluate(POINTS)
-    with joblib.parallel_backend("threading"):
-        found = target(density, box(), gradient=density_gradient, run=bqvi.Run(n_jobs=2)).evaluate(POINTS)
-    np.testing.assert_array_equal(found.values, expected.values)
-    np.testing.assert_array_equal(found.gradients, expected.gradients)
 
 
 def test_interrupt_with_joblib_keeps_the_results_that_returned_before_a_slow_point():
@@ -229,36 +166,6 @@ def test_interrupt_with_joblib_keeps_the_results_that_returned_before_a_slow_poi
     kept = ledger.take()
     np.testing.assert_array_equal(kept.points, POINTS[1:])
     np.testing.assert_array_equal(kept.values, [-0.5 * float(x @ x) for x in POINTS[1:]])
-
-
-def test_interrupt_of_an_executor_that_maps_keeps_what_was_done():
-    calls = []
-
-    def function(theta):
-        calls.append(theta)
-        if len(calls) == 4:
-            raise KeyboardInterrupt
-        return density(theta)
-
-    ledger = Ledger(2)
-    with pytest.raises(KeyboardInterrupt):
-        target(function, box(), run=bqvi.Run(executor=OneAtATime())).evaluate(POINTS, ledger)
-    expected = target(density, box()).evaluate(POINTS[:3])
-    np.testing.assert_array_equal(ledger.take().values, expected.values)
-
-
-class Breaking:
-    def map(self, function, items):
-        yield function(items[0])
-        yield function(items[1])
-        raise RuntimeError("a worker died")
-
-
-def test_an_executor_that_fails_loses_nothing():
-    with pytest.raises(EvaluationError, match="a worker died") as caught:
-        target(density, box(), run=bqvi.Run(executor=Breaking())).evaluate(POINTS)
-    expected = target(density, box()).evaluate(POINTS[:2])
-    np.testing.assert_array_equal(caught.value.evaluations.values, expected.values)
 
 
 def test_processes_need_functions_that_can_be_pickled():

@@ -178,22 +178,6 @@ def test_a_gradient_may_use_autograd():
         Caller(Function(lambda t: -float(t @ t), lambda t: torch.tensor(t).sum().backward())).evaluate(POINTS)
 
 
-def test_a_name_error_in_a_branch_ends_vbmc_with_its_evaluations():
-    calls = []
-
-    def branch(t):
-        calls.append(t)
-        if t[0] > 1.2:
-            return undefined_name  # noqa: F821
-        return -0.5 * float(t @ t)
-
-    with pytest.raises(bqvi.RunError, match=r"NameError.*undefined_name") as caught:
-        bqvi.vbmc(branch, **BOX, budget=30)
-    assert len(caught.value.state.evaluations) == len(calls) - 1
-    goes_on = bqvi.vbmc(branch, **BOX, budget=12, run=bqvi.Run(errors="infeasible"))
-    assert goes_on.evaluations.failed.sum() > 0
-
-
 def _mismatched(x, of_torch):
     values = torch.tensor(x) if of_torch else x
     wide = torch.ones(5, dtype=torch.float64) if of_torch else np.ones(5)
@@ -266,14 +250,6 @@ def test_memory_errors_and_code_errors_are_not_numerical():
     assert is_numerical(torch.linalg.LinAlgError("singular"))
 
 
-def test_an_exception_without_a_message_is_described_by_its_name():
-    def without_memory(theta):
-        raise MemoryError
-
-    with pytest.raises(EvaluationError, match=r"raised MemoryError, at x0 = 1\.5, x1 = 2\. This"):
-        Caller(Function(without_memory)).evaluate(np.array([[1.5, 2.0]]))
-
-
 def test_doors_name_a_point_in_the_same_way():
     """The first evaluation of each is near the middle of its box or measure."""
 
@@ -303,18 +279,6 @@ def test_doors_name_a_point_in_the_same_way():
 def test_a_reason_tells_an_error_of_the_code_as_the_exception_does(error):
     assert is_of_the_code(described(error)) is not is_numerical(error)
     assert not is_of_the_code("the value is -inf")
-
-
-@pytest.mark.parametrize(
-    ("factor", "said"), [(1.0, None), (-1.0, "gradient is -1 times that"), (2.0, "gradient is 2 times that")]
-)
-def test_a_wrong_gradient_disagrees(factor, said):
-    """Of a quadratic, whose differences are the trapezoids of its gradient."""
-    points = np.random.default_rng(0).standard_normal((30, 3))
-    found = gradient_warnings(points, -0.5 * (points**2).sum(1), -factor * points)
-    assert len(found) == (said is not None)
-    assert (said or "") in " ".join(found)
-    assert gradient_warnings(points[:5], points[:5, 0], points[:5]) == []
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -548,12 +512,3 @@ def test_estimators_that_draw_from_q_name_the_point_of_an_exception(method, erro
     np.testing.assert_allclose(raised.point, np.asarray(calls[2].detach() if of_torch else calls[2]))
     assert f"the log joint raised {type(error).__name__}" in str(raised)
     assert caught.value.n_evaluations == 2
-
-
-def test_a_gradient_that_raises_at_draws_of_q_is_named():
-    def gradient(theta):
-        raise ValueError("outside")
-
-    with pytest.raises(bqvi.RunError, match=r"the gradient raised ValueError: outside, at x0 = ") as caught:
-        bqvi.fit(LogJoint(lambda t: -0.5 * (t**2).sum(-1), 2, gradient=gradient), method="pathwise", steps=3)
-    assert isinstance(caught.value.__cause__, EvaluationError)

@@ -4,7 +4,6 @@ The oracle of the noise of known rows is the function that was given, called by 
 """
 
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -56,35 +55,10 @@ def test_the_noise_of_known_values_is_that_of_the_function(door):
     assert np.isnan(found[7:]).all()
 
 
-def test_a_function_of_many_points_is_called_with_many():
-    found = of_integrate(vectorised=True, noise_sd=lambda x: 0.1 + np.abs(x[:, 0]))
-    np.testing.assert_allclose(found, [sd(row) ** 2 for row in THETA[:7]], rtol=1e-12)
-
-
 @pytest.mark.parametrize("door", [of_vbmc, of_bq, of_integrate])
 def test_a_noise_that_is_none_is_named(door):
     with pytest.raises(Exception, match=r"has the noise_sd -1\.0 at x0 = "):
         door(noise_sd=lambda theta: -1.0)
-
-
-def test_the_first_design_is_named_where_the_budget_has_no_room_for_it():
-    measure = Uniform([-2.0, -2.0], [2.0, 2.0])
-    with pytest.raises(ValueError, match=r"budget is 12, and evaluations has 7.*design of 8"):
-        bqvi.integrate(one, measure, budget=12, vectorised=False, evaluations=(THETA[:7], VALUES[:7]))
-
-
-@pytest.mark.parametrize("given", [{}, {"gradient": lambda x: -x}, {"noise_sd": 0.1}])
-def test_workers_take_known_evaluations(given):
-    """E of -|x|^2 / 2 over the box is -4 / 3."""
-    known = (THETA[:7], VALUES[:7], *([-THETA[:7]] if "gradient" in given else []))
-    measure = Uniform([-2.0, -2.0], [2.0, 2.0])
-    with ThreadPoolExecutor(2) as executor:
-        found = bqvi.integrate(
-            one, measure, budget=30, vectorised=False, seed=0, evaluations=known,
-            run=bqvi.Run(executor=executor, workers=2), **given,
-        )  # fmt: skip
-    assert found.n_evaluations == 30
-    assert abs(found.mean + 4 / 3) < 0.2
 
 
 @pytest.mark.parametrize("door", ["vbmc", "bq"])

@@ -48,15 +48,6 @@ def test_a_density_is_a_reason_for_a_q_that_diverges(method):
         assert not bqvi.fit(model, method=method, steps=100, seed=1).converged
 
 
-def test_a_shallow_density_is_reported_at_the_end_of_vbmc():
-    found = bqvi.vbmc(lambda theta: float(np.exp(-0.5 * theta @ theta)), **BOX, budget=20)
-    assert "return the logarithm" in " ".join(found.warnings)
-    inside = {"lower": [0.0, 0.0], "upper": [1.0, 1.0]}
-    middle = {"plausible_lower": [0.2, 0.2], "plausible_upper": [0.8, 0.8]}
-    with pytest.warns(UserWarning, match="is 0 at each of 8 points, as a density that underflows"):
-        bqvi.vbmc(lambda theta: 0.0, **inside, **middle, budget=8)
-
-
 def test_quadratics_with_random_constants_are_log_joints():
     """Quadratics with random constants of .1 to 1000 nats are hardly ever taken for densities."""
     rng, said, of_densities = np.random.default_rng(1), 0, 0
@@ -194,10 +185,3 @@ def test_a_density_beside_an_integrand_is_refused_and_its_logarithm_taken(measur
 
 def no_evaluation(error):
     return error.n_evaluations == 0
-
-
-@pytest.mark.parametrize(
-    "prior", [lambda t: 0.0, lambda t: 3.0, lambda t: NORMAL.logpdf(t).sum(), lambda t: 50.0 - abs(t).max()]
-)
-def test_logarithms_of_priors_are_accepted(prior):
-    assert np.isfinite(bqvi.vbmc(log_likelihood=lambda t: -float(t @ t), prior=prior, **SMALL).log_evidence)

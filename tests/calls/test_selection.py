@@ -6,7 +6,6 @@ import pytest
 import bqvi
 from bqvi.calls.given import JITTER, SELECTION, selected
 from bqvi.calls.table import Evaluations
-from bqvi.models import LogJoint
 from gp.measures import Gaussian
 
 
@@ -74,25 +73,6 @@ def test_clumps_duplicates_and_failed_rows(kind):
         assert found.failed.sum() == SELECTION.failed * SELECTION.rows
     if kind == "clump":
         assert (np.abs(found.points - 0.3) > 1e-6).any(1).sum() > 150  # most of the 200 beside it
-
-
-def test_runs_that_begin_with_thousands_of_rows():
-    rng = np.random.default_rng(3)
-    points = np.concatenate([0.1 + 0.01 * rng.standard_normal((1500, 2)), rng.uniform(-4.0, 4.0, (1500, 2))])
-    values = log_joint(points)
-    model = LogJoint(log_joint, 2, gradient=None)
-    found = bqvi.fit(model, method="bq", evaluations=(points, values), budget=510)
-    assert found.n_evaluations == 510
-    assert abs(found.log_evidence) < 3.0 * found.log_evidence_sd < 0.5
-    q, p = Gaussian(np.zeros(2), 2.0 * np.eye(2)), Gaussian(np.full(2, 0.1), np.eye(2))
-
-    def ratio(x):
-        return p.log_density(x) - q.log_density(x)
-
-    known = (points, ratio(points))
-    # of the 13 evaluations one compares a value of ``known``
-    integral = bqvi.integrate(ratio, q, budget=513, method="wsabi-l", log=True, evaluations=known)
-    assert abs(integral.log_mean) < max(3.0 * integral.log_sd, 1e-3) < 0.1
 
 
 def test_known_nodes_save_evaluations_of_integrate():

@@ -137,10 +137,6 @@ def test_what_is_wrong_is_named(given, message):
         checked(some, USED | given)
 
 
-def test_a_default_that_is_stated_is_not_given():
-    assert checked(some, USED | {"near": float("1"), "at": 0.5})["at"] == 0.5
-
-
 @pytest.mark.parametrize(
     ("record", "given", "error", "message"),
     [

@@ -17,7 +17,6 @@ from bqvi.models import LogJoint
 from bqvi.runs import Steps
 from bqvi.variational_bmc.state import with_pending
 from experiments.problems.simulated_workers import SimulatedWorkers
-from gp.measures import Gaussian
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
 
@@ -94,20 +93,6 @@ def test_values_that_were_never_asked_for_are_refused():
     run.tell(points[[2, 0]], [np.nan, -2.0])
     assert run.n_evaluations == 3
     assert run.state.evaluations.reasons == ("", "was told as nan", "")
-
-
-def test_a_point_that_is_chosen_twice_is_evaluated_twice():
-    """As is needed for a noisy function."""
-    run = bqvi.vbmc.steps(lambda x: 0.0, **BOX, budget=20)
-    run.ask(10)
-    engine, point = run._engine, np.array([[0.5, 0.25]])
-    engine.with_more = lambda state, count: with_pending(state, np.repeat(point, count, axis=0))
-    twice = run.ask(2)
-    np.testing.assert_array_equal(twice[0], twice[1])
-    run.tell(twice[:1], [-1.0])
-    run.tell(twice[1:], [-1.1])
-    assert run.n_evaluations == 2
-    assert len(run.ask(30)) == 8
 
 
 @pytest.mark.parametrize(
@@ -204,31 +189,6 @@ def test_a_process_that_is_killed_loses_what_was_pending(name, tmp_path):
     assert calls.count == case.budget - before
 
 
-def test_evidence_and_integral_are_those_known():
-    def log_joint(x):
-        return -0.5 * float((x[0] - 0.3) ** 2 + (x[1] + x[0]) ** 2 / 0.25)
-
-    workers = SimulatedWorkers(8, 1.0, seed=4)
-    found = bqvi.vbmc(log_joint, **BOX, budget=150, run=bqvi.Run(executor=workers, workers=8))
-    assert found.converged
-    assert found.n_evaluations < 150
-    assert abs(found.log_evidence - np.log(np.pi)) < min(3.0 * found.log_evidence_sd, 0.1)
-    bent = LogJoint(
-        lambda x: log_joint(x) - 0.1 * float(np.cos(x[0] - 0.3)), 2, gradient=None, vectorised=False
-    )
-    workers = SimulatedWorkers(8, 1.0, seed=4)
-    fit = bqvi.fit(bent, method="bq", budget=40, run=bqvi.Run(executor=workers, workers=8))
-    np.testing.assert_allclose(fit.q.mean, [0.3, -0.3], atol=0.01)  # where the log joint is symmetric
-    integral = bqvi.integrate(
-        lambda x: float(np.cos(x.sum())),
-        Gaussian(np.zeros(2), np.eye(2)),
-        budget=60,
-        vectorised=False,
-        run=bqvi.Run(executor=SimulatedWorkers(8, 1.0, seed=5), workers=8),
-    )
-    assert abs(integral.mean - np.exp(-1.0)) < max(3.0 * integral.sd, 1e-5) < 1e-3
-
-
 @pytest.mark.parametrize("gradients", [True, False])
 def test_a_fit_that_is_asked_for_points_begins_with_the_search_of_one_that_evaluates_itself(
     gradients, tmp_path
@@ -258,29 +218,6 @@ def test_a_fit_that_is_asked_for_points_begins_with_the_search_of_one_that_evalu
     assert abs(run.result().elbo) < 0.05
     assert abs(first.elbo) < 0.05
     assert run.n_evaluations <= 60
-
-
-def test_a_fit_whose_points_are_asked_for_converges_as_others_do():
-    """A Gaussian log joint, whose evidence is known: points in batches, and others under way at all times."""
-    variances = np.array([1.0, 0.25, 4.0])
-    truth = 0.5 * np.log((2 * np.pi * variances).prod())
-
-    def log_joint(theta):
-        return -0.5 * ((theta - np.array([5.0, -3.0, 2.0])) ** 2 / variances).sum(-1)
-
-    model = bqvi.models.LogJoint(log_joint, 3, gradient=None)
-    for more in (1, 3):
-        run = bqvi.fit.steps(model, method="bq", budget=120, seed=0)
-        waiting = list(run.ask(4))
-        while waiting:
-            theta = waiting.pop(0)
-            run.tell(theta, log_joint(theta))
-            waiting += list(run.ask(more if len(waiting) < 3 else 1))
-        found = run.result()
-        assert found.converged
-        assert found.elbo == pytest.approx(truth, abs=1e-6)
-        assert found.elbo_sd < 1e-6
-        assert run.n_evaluations < 100
 
 
 def test_a_point_that_is_pending_twice_is_asked_for_twice():

@@ -64,19 +64,6 @@ def test_where_the_start_fails_points_around_it_are_tried():
     assert search(lambda theta: -np.inf, None, 2)[1].tolist() == np.eye(2).tolist()
 
 
-def test_all_evaluations_of_a_search_count_where_the_run_takes_some():
-    """In twenty dimensions a run begins with 71 rows with gradients; the search makes more."""
-    calls, precision = [], np.logspace(0.0, 3.0, 20)
-
-    def both(theta):
-        calls.append(theta)
-        return -0.5 * float(precision @ (theta - 1.0) ** 2), -precision * (theta - 1.0)
-
-    model = TargetModel(lambda theta: both(theta)[0], 20, both)
-    found = bqvi.fit(model, method="bq", budget=220, seed=0)
-    assert found.n_evaluations == len(calls) <= 220
-
-
 def test_quadrature_of_a_model_whose_box_is_a_guess_asks_for_a_measure():
     """The integral over such a box has an error of nats."""
     model = TargetModel(gaussian, 2)
@@ -104,22 +91,3 @@ def test_a_run_whose_gradient_disagrees_with_its_values_has_not_converged():
         found = bqvi.fit(model, method="bq", budget=60)
     assert not found.converged
     assert any(message in reason for reason in found.reasons)
-
-
-def test_bad_arguments_are_named_before_the_search():
-    with pytest.raises(ValueError, match="budget is -1"):
-        bqvi.fit.steps(TargetModel(gaussian, 2, lambda t: (gaussian(t), slope(t))), method="bq", budget=-1)
-
-
-def test_a_fit_that_is_asked_begins_around_the_start():
-    model = TargetModel(gaussian, 2, lambda t: (gaussian(t), slope(t)))
-    theta = bqvi.fit.steps(model, method="bq", budget=10).ask(2)
-    assert theta.shape == (2, 2)
-    assert (np.abs(theta) < 6.0).all()
-
-
-def test_a_start_alone_is_enough_for_vbmc():
-    found = bqvi.vbmc(gaussian, start=[0.0, 0.0], gradient=slope, budget=40)
-    assert abs(found.log_evidence) < 3.0 * found.log_evidence_sd
-    theirs = bqvi.vbmc.steps(gaussian, None, None, [-2.0, -2.0], [2.0, 2.0], [0.0, 0.0])
-    np.testing.assert_array_equal(bqvi.vbmc.steps(gaussian, start=[0.0, 0.0]).ask(5), theirs.ask(5))

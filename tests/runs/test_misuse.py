@@ -93,13 +93,6 @@ def test_the_argument_is_named(door, given, message):
         door(**given)
 
 
-def test_integers_of_numpy_are_integers():
-    found = integrate(design=bqvi.Design(initial=np.int64(6)))
-    assert found.n_evaluations == 12
-    log_joint = bqvi.integrate(lambda x: x.sum(axis=1), Uniform(0.0, 1.0), np.int64(12))
-    assert log_joint.n_evaluations == 12
-
-
 def test_what_is_no_log_density_stops_a_run_of_several_starts():
     calls = []
 

@@ -231,13 +231,6 @@ def test_a_callback_that_fails_loses_nothing(name, whole):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_exhausted_iterator_of_the_user_does_not_end_a_run_silently(name):
-    case = CASES[name]
-    with pytest.raises(bqvi.RunError, match="StopIteration"):
-        list(case.steps(case.function, run=bqvi.Run(callback=lambda state: next(iter(())))))
-
-
-@pytest.mark.parametrize("name", CASES)
 def test_no_call_beyond_the_budget_and_all_are_counted(name):
     case = CASES[name]
     for budget in (case.least, case.least + 3):

@@ -168,22 +168,6 @@ def test_noise_that_is_stated_is_no_other_function():
         bqvi.integrate(noisy, Uniform(0.0, 1.0), 20, resume=first, run=bqvi.Run(verify=8), **unknown)
 
 
-def test_a_scale_that_is_tiny_is_compared_as_any_other():
-    first = bqvi.integrate(lambda x: 1e-9 * np.exp(x[:, 0]), Uniform(0.0, 1.0), 12)
-    with pytest.raises(bqvi.RunError, match="not that of the run"):
-        bqvi.integrate(
-            lambda x: 2e-9 * np.exp(x[:, 0]), Uniform(0.0, 1.0), 20, resume=first, run=bqvi.Run(verify=2)
-        )
-
-
-def test_another_number_of_outputs_is_another_function():
-    first = bqvi.integrate(lambda x: x, MEASURE, budget=12, vectorised=False)
-    with pytest.raises(bqvi.RunError, match="it returned 3 numbers for a point, and 2 in that run"):
-        bqvi.integrate(
-            lambda x: np.ones(3), MEASURE, budget=20, vectorised=False, resume=first, run=bqvi.Run(verify=2)
-        )
-
-
 THETA = np.random.default_rng(1).uniform(-1.9, 1.9, (12, 2))
 VALUES = np.array([_log_density(row) for row in THETA])
 GIVEN = {
