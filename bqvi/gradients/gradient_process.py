@@ -230,14 +230,9 @@ class GradientProcess:
         whitened = np.concatenate([self.whitened, given.whitening[m:] @ covariances])
         return replace(self, given=given, covariances=covariances, whitened=whitened)
 
-    @property
-    def kernel(self) -> SeparableKernel:
-        """The kernel that all outputs share."""
-        return self.functionals.kernel
-
     def predict(self, points: np.ndarray) -> np.ndarray:
         """The posterior mean of y at (n, D) points in the units of the observations, (n, D)."""
-        between = self.kernel.covariance(self.kernel.at(points), self.given.places)
+        between = self.given.kernel.covariance(self.given.kernel.at(points), self.given.places)
         return np.asarray(between @ self.given.weights)
 
     @cached_property
@@ -270,7 +265,7 @@ class GradientProcess:
     @cached_property
     def _trend(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """b0 sum_n alpha_n, (D,), b1 alpha^T U, (D, D), and b2 l^2 sum_n alpha_n Q_n, (D, D, D)."""
-        kernel, weights, scaled = self.kernel, self.given.weights, self.given.places.scaled
+        kernel, weights, scaled = self.given.kernel, self.given.weights, self.given.places.scaled
         m, d = scaled.shape
         squares = scaled[:, :, None] * scaled[:, None, :]
         np.einsum("nii->ni", squares)[:] += self.given.places.halved[:, None]
@@ -292,7 +287,7 @@ class GradientProcess:
 
         The functionals are those of one output, (C, 1 + D). Var E[y_i] has the weight D (`designs`).
         """
-        kernel = self.kernel
+        kernel = self.given.kernel
         places = kernel.at(self.functionals.q.points(pool))
         cross = self.given.whitened_covariance(places)
         shared = self.functionals.covariances(places) - cross.T @ self.whitened
@@ -341,7 +336,6 @@ class GradientProcess:
 
 
 def _under(given: Conditioned, q: WhitenedFrame, noise: float) -> GradientProcess:
-    functionals = SeparableFunctionals(given.kernel, q)  # type: ignore[arg-type]
+    functionals = SeparableFunctionals(given.kernel, q)
     covariances = functionals.covariances(given.places)
-    whitened = given.whitening @ covariances
-    return GradientProcess(given, functionals, covariances, whitened, noise)
+    return GradientProcess(given, functionals, covariances, given.whitening @ covariances, noise)

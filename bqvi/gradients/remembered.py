@@ -72,7 +72,6 @@ from bqvi.widened import WIDENING
 from gp.arrays import LOG_2PI
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, slope_rows, value_rows
-from gp.conditioning.function_kernel import FunctionProcess
 from gp.evidence import LogPosterior
 from gp.threads import single_threaded
 
@@ -154,7 +153,7 @@ class NearQ:
     """
 
     frame: WhitenedFrame
-    process: FunctionProcess
+    process: Conditioned
     nodes: tuple[np.ndarray, ...]
     used: np.ndarray
     fitted: LogPosterior
@@ -164,7 +163,7 @@ class NearQ:
     @property
     def elbo_variance(self) -> float:
         """Posterior variance V of E[phi] under N(0, I)."""
-        given, kernel, dimension = self.process.given, self.process.kernel, len(self.frame.mean)
+        given, kernel, dimension = self.process, self.process.kernel, len(self.frame.mean)
         level, prior = np.ones(1), np.array([[kernel.integral_variance(dimension)]])
         whitened = given.whitening @ kernel.with_integral(given.points)[:, None]
         return max(float(given.covariance(prior, whitened, level)[0, 0]), 0.0)
@@ -172,14 +171,14 @@ class NearQ:
     @property
     def gradient_errors(self) -> np.ndarray:
         """The mean squared errors (k,) of gradients left out, over their variances for unit scale."""
-        return self.process.given.evidence.squares_left_out(self.nodes[0][:, 1:])
+        return self.process.evidence.squares_left_out(self.nodes[0][:, 1:])
 
     def variances(self, points: np.ndarray, whitened: np.ndarray | None = None) -> np.ndarray:
         """Posterior variances of phi at points (M, D), with the constant unknown, (M,).
 
         ``whitened`` are the columns of `Conditioned.whitened_covariance` there.
         """
-        given, kernel = self.process.given, self.process.kernel
+        given, kernel = self.process, self.process.kernel
         if whitened is None:
             whitened = given.whitened_covariance(kernel.at(value_rows(points)))
         squares = np.einsum("md,md->m", points, points)
@@ -221,7 +220,7 @@ class NearQ:
         failing, weights = float(weights[failed].sum()), np.where(failed, 0.0, weights)[: len(known)]
         residuals, others = np.zeros(len(known)), weights > 0.0
         for rows in self.nodes:
-            residuals[self.used[rows[:, 0]]] = self.process.given.evidence.left_out(rows)[:, 0]
+            residuals[self.used[rows[:, 0]]] = self.process.evidence.left_out(rows)[:, 0]
         others[self.used] = False
         residuals[others] = self.residuals(memory, np.flatnonzero(others))
         mean = float(weights @ residuals)
@@ -261,11 +260,11 @@ def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None
     row = int(errors.argmax())
     left = int(found.used[found.nodes[0][row, 0]])
     # in the fit with it, it is contradicted by three sds at least
-    again = _process_near(q, memory, left) if errors[row] > 9.0 * found.process.given.scale else None
+    again = _process_near(q, memory, left) if errors[row] > 9.0 * found.process.scale else None
     whole = None if again is None else _process_near(q, memory, logs=again.logs)
     if again is None or whole is None:
         return found
-    others = max(again.gradient_errors.max(initial=0.0), again.process.given.scale)
+    others = max(again.gradient_errors.max(initial=0.0), again.process.scale)
     return replace(again, contradicted=left) if whole.gradient_errors[row] > 100.0 * others else found
 
 
@@ -293,7 +292,7 @@ def _process_near(
 
 def _process(
     u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, logs: np.ndarray, steep: bool
-) -> tuple[FunctionProcess, tuple[np.ndarray, ...]]:
+) -> tuple[Conditioned, tuple[np.ndarray, ...]]:
     """The process on all values and, if ``steep``, on gradients nearest to q, and the rows of each node."""
     m, d = u.shape
     count = min(m, (EVIDENCE.rows - m) // d) if steep else 0
@@ -302,10 +301,10 @@ def _process(
     noise = None if measured is None else _shown(measured, whole)
     lengthscale, linear, quadratic = (float(x) for x in np.exp(logs[:3]))
     kernel = DirectionalKernel(lengthscale, linear, quadratic, steep)
-    given = Conditioned.of(kernel, rows, _shown(targets, whole)[:, None], _noise, over_scale(noise, logs))
     slopes = m + np.arange(count * d).reshape(count, d)
     nodes = np.column_stack([whole, slopes]), np.setdiff1d(np.arange(m), whole)[:, None]
-    return FunctionProcess(kernel, given), nodes
+    measured, shown = over_scale(noise, logs), _shown(targets, whole)
+    return Conditioned.of(kernel, rows, shown[:, None], _noise, measured), nodes
 
 
 def _near(points: np.ndarray, phi: np.ndarray, most: int) -> np.ndarray | None:
@@ -436,7 +435,7 @@ class _AtDraws:
         log_q = standard.density.log_density(points)
         log_volume = float(np.log(np.abs(np.diagonal(frame.scale))).sum())
         squares = np.einsum("md,md->m", points, points)
-        whitened = process.given.whitened_covariance(process.kernel.at(value_rows(points)))
+        whitened = process.whitened_covariance(process.kernel.at(value_rows(points)))
         return cls(
             points,
             log_q - proposal.density.log_density(points),
@@ -540,7 +539,7 @@ def _of_draws(weights: np.ndarray) -> float:
 
 def _of_process(near: NearQ, points: np.ndarray, whitened: np.ndarray, weights: np.ndarray) -> float:
     """Posterior variance of the sum of phi at the points with weights (M,)."""
-    given, kernel = near.process.given, near.process.kernel
+    given, kernel = near.process, near.process.kernel
     places = kernel.at(value_rows(points))
     prior = kernel.covariance(places, places)
     together, level = (whitened @ weights)[:, None], np.array([weights.sum()])

@@ -44,13 +44,7 @@ from bqvi.gradients.whitened import (
 )
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
-from gp.conditioning.function_kernel import (
-    FunctionKernel,
-    FunctionProcess,
-    Shown,
-    standard_observed,
-    standard_prior,
-)
+from gp.conditioning.function_kernel import FunctionKernel, Shown, standard_observed, standard_prior
 from gp.evidence import LogPosterior
 from gp.fixed_points import components_gram, scaled
 from gp.priors import JointPrior
@@ -58,9 +52,10 @@ from gp.search import Search, search
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionSurrogate(FunctionProcess):
+class FunctionSurrogate:
     """A `whitened.WhitenedSurrogate` from m points."""
 
+    given: Conditioned
     noise: float = JITTER
     """Noise variance over s^2 of a number in a new observation near q."""
 
@@ -77,10 +72,16 @@ class FunctionSurrogate(FunctionProcess):
         ``measured`` is the noise variance of these numbers over s^2, (m, B); None where they are exact.
         """
         given = Conditioned.of(kernel, points, targets, distance_noise, measured)
-        return cls(kernel, given, typical_noise(measured))
+        return cls(given, typical_noise(measured))
+
+    def extended(
+        self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None
+    ) -> FunctionSurrogate:
+        """The process given (l, D) more points; arguments are as of `of_targets`."""
+        return replace(self, given=self.given.extended(points, targets, measured))
 
     def moments(self, mean: np.ndarray, covariance: np.ndarray) -> WhitenedMoments:
-        found = self.posterior_mean.integrate(mean, covariance)
+        found = self.given.posterior_mean.integrate(mean, covariance)
         return WhitenedMoments(found.mean, 2.0 * found.covariance)
 
     @cached_property
@@ -96,7 +97,7 @@ class FunctionSurrogate(FunctionProcess):
 
     def candidates(self, pool: np.ndarray) -> Candidates:
         """Posterior moments / s^2 of the numbers observed at (C, D) points, B each."""
-        given, kernel = self.given, self.kernel
+        given, kernel = self.given, self.given.kernel
         places = kernel.at(pool)
         cross = given.whitened_covariance(places)
         shared = standard_observed(pool, kernel) - cross.T @ self._whitened
@@ -105,7 +106,7 @@ class FunctionSurrogate(FunctionProcess):
     @cached_property
     def _whitened(self) -> np.ndarray:
         """W k of the moments, (m B, F)."""
-        return np.asarray(self.given.whitening @ standard_observed(self.given.points, self.kernel))
+        return np.asarray(self.given.whitening @ standard_observed(self.given.points, self.given.kernel))
 
     def covariance(self) -> np.ndarray:
         """Covariance of the flat moments `at_q` (`standard_errors`), (F, F), with the jackknife's."""
@@ -121,7 +122,7 @@ class FunctionSurrogate(FunctionProcess):
         return _deviations(np.diagonal(self._model_covariance()), self.given.points.shape[1])
 
     def _model_covariance(self) -> np.ndarray:
-        prior = standard_prior(self.given.points.shape[1], self.kernel)
+        prior = standard_prior(self.given.points.shape[1], self.given.kernel)
         return self.given.covariance(prior, self._whitened)
 
 

@@ -90,7 +90,7 @@ class ImportanceQuadrature(Checked):
         process = found.surrogate
         frame = WhitenedFrame.of(q)
         noise = rng.standard_normal((self.groups, self.samples, len(frame.mean)))
-        values = frame.natural_gradient(_moments(process.posterior_mean, noise))
+        values = frame.natural_gradient(_moments(process.given.posterior_mean, noise))
         # The surrogate is left out: its moments are those of the ELBO, and a geometry that uses them would
         # ascend the ELBO and not this bound.
         return replace(found, values=values, surrogate=None, covariance=None)

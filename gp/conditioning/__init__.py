@@ -2,6 +2,6 @@
 
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel
-from gp.conditioning.function_kernel import FunctionKernel, FunctionProcess, Shown
+from gp.conditioning.function_kernel import FunctionKernel, Shown
 
-__all__ = ["Conditioned", "DirectionalKernel", "FunctionKernel", "FunctionProcess", "Shown"]
+__all__ = ["Conditioned", "DirectionalKernel", "FunctionKernel", "Shown"]

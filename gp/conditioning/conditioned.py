@@ -21,11 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from gp.evidence import Evidence
+from gp.expectation import KernelSum
 from gp.linalg import Whitening
 from gp.triangular import lower_product
 
@@ -92,7 +93,7 @@ class Conditioned:
 
     Attributes
     ----------
-    kernel : K_0, of the numbers observed at a point.
+    kernel : K_0, a `BlockKernel`, of the numbers observed at a point.
     noise : a function of points (m, D) and targets that returns the diagonal of N.
     places : the record of the m points from which the kernel computes covariances.
     targets : (m, B) of one function, (m, O) of outputs.
@@ -100,7 +101,7 @@ class Conditioned:
     evidence : of the rows' targets less the level, (n, O), with what is predicted from them.
     """
 
-    kernel: BlockKernel
+    kernel: Any
     noise: Noise
     places: Places
     targets: np.ndarray
@@ -173,6 +174,12 @@ class Conditioned:
     def scale(self) -> float:
         """s^2."""
         return self.evidence.scale
+
+    @cached_property
+    def posterior_mean(self) -> KernelSum:
+        """The posterior mean of one function, by the ``posterior_mean`` of its kernel."""
+        mean: KernelSum = self.kernel.posterior_mean(self)
+        return mean
 
     def whitened_covariance(self, places: Places) -> np.ndarray:
         """W k of further ``places``, (n, l B); inner products of its columns reduce their covariance."""

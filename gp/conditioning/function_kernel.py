@@ -26,8 +26,6 @@ D (D + 1) / 2 counts the expectation, the slopes and the lower triangle of the H
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
@@ -154,31 +152,6 @@ def _filled(left: np.ndarray, right: np.ndarray, kernel: FunctionKernel) -> np.n
                 block += own
             slopes[:, i, :, j] = block
     return whole.reshape(m * shown.width(d), n * shown.width(d))
-
-
-@dataclass(frozen=True, eq=False)
-class FunctionProcess:
-    """The process on one function phi with a ``kernel``, ``given`` what was observed.
-
-    The posterior mean is a `KernelSum`, whose integrals against Gaussians and mixtures of Gaussians are in
-    closed form.
-    """
-
-    kernel: Any
-    given: Conditioned
-
-    def extended(self, points: np.ndarray, targets: np.ndarray, measured: np.ndarray | None = None) -> Self:
-        """Return the process given (l, D) more points and their ``targets`` (l, B), O((m B)^2 l B).
-
-        ``measured`` is added to the noise, (l,) or (l, B).
-        """
-        return replace(self, given=self.given.extended(points, targets, measured))
-
-    @cached_property
-    def posterior_mean(self) -> KernelSum:
-        """The posterior mean of phi."""
-        mean: KernelSum = self.kernel.posterior_mean(self.given)
-        return mean
 
 
 def standard_observed(points: np.ndarray, kernel: FunctionKernel) -> np.ndarray:

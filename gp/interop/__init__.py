@@ -46,7 +46,7 @@ def from_gpytorch_kernel(kernel: Any) -> Kernel:
         For a batch of kernels.
     """
     with needing():
-        from gp.interop.gpytorch_kernels import converted
+        from gp.interop.fitted_models import converted
 
     return converted(kernel)
 

@@ -1,24 +1,33 @@
-"""Models fitted with GPyTorch or BoTorch as posteriors.
+"""Kernels and fitted models of GPyTorch and BoTorch as kernels and posteriors of this package.
+
+GPyTorch's kernels have no variance, which a ``ScaleKernel`` around them adds; its periodic kernel divides
+sin^2 by the lengthscale, that of this package by its square (Rasmussen & Williams 2006, Eq. 4.31). A
+``ScaleKernel`` takes over the active dimensions of the kernel it scales, which then count once, not twice.
 
 An exact GP consists of a mean, a kernel, a noise and data, on which a process of this package is conditioned.
 As the ``forward`` of a model may return something else than the values of its mean and covariance modules, it
-is compared with the converted prior at some of the training inputs.
+is compared with the converted prior at some of the training inputs. BoTorch's transforms are folded in where
+they are affine: ``AffineInputTransform`` and its kinds take x to (x - offset) / coefficient, in some columns
+or all, and ``Standardize`` takes y to (y - mean) / standard deviation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import reduce
+from operator import add, mul
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from gpytorch import kernels as theirs
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ConstantMean, LinearMean, ZeroMean
 from gpytorch.models import ExactGP
 
+from gp import kernels as ours
 from gp.arrays import Array, to_numpy
-from gp.interop.gpytorch_kernels import converted, values_of
 from gp.kernels.base import Kernel, Parameter
 from gp.kernels.parameters import scaled
 from gp.means import Constant, Linear, Mean, Zero
@@ -39,16 +48,16 @@ def posterior_of_gpytorch(model: Any) -> Posterior:
 
 def posterior_of_botorch(model: Any) -> Posterior:
     """See ``gp.interop.from_botorch``."""
-    from gp.interop.transforms import input_map, output_map
+    import botorch  # noqa: F401  a missing package is named before the model is looked at
 
     _require_one_exact_gp(model)
-    outputs = output_map(getattr(model, "outcome_transform", None))
+    outputs = _output_map(getattr(model, "outcome_transform", None))
     transform = getattr(model, "input_transform", None)
     if transform is None:
         return _posterior(model, model.train_inputs[0], None, outputs)
     with _mode(model, training=True):  # in training mode BoTorch has the inputs as they were given
         x = model.train_inputs[0]
-    return _posterior(model, x, input_map(transform, x.shape[-1]), outputs)
+    return _posterior(model, x, _input_map(transform, x.shape[-1]), outputs)
 
 
 def _posterior(model: Any, x: Any, inputs: InputMap | None, outputs: OutputMap) -> Posterior:
@@ -130,12 +139,12 @@ def _require_plain_forward(model: Any, kernel: Kernel, mean: Mean) -> None:
     with _mode(model, training=False), torch.no_grad():
         x = model.train_inputs[0][:_POINTS_COMPARED]
         prior = model.forward(x)
-        theirs = to_numpy(prior.covariance_matrix), to_numpy(prior.mean)
-    ours = to_numpy(kernel(x, x)), to_numpy(mean(x))
+        of_forward = to_numpy(prior.covariance_matrix), to_numpy(prior.mean)
+    converted_prior = to_numpy(kernel(x, x)), to_numpy(mean(x))
     # GPyTorch computes distances from |x|^2 + |y|^2 - 2 x.y, which loses half of the digits or more where
     # points are many lengthscales apart; a different prior differs by much more than this tolerance
     tolerance = torch.finfo(x.dtype).eps ** (1 / 3)
-    for name, a, b in zip(("covariance", "mean"), theirs, ours, strict=True):
+    for name, a, b in zip(("covariance", "mean"), of_forward, converted_prior, strict=True):
         scale = max(float(np.max(np.abs(b), initial=0.0)), np.finfo(float).tiny)
         if not float(np.max(np.abs(a - b), initial=0.0)) <= tolerance * scale:
             raise TypeError(
@@ -203,3 +212,121 @@ def _mapped(parameter: Parameter, inputs: InputMap) -> Array:
     if parameter.kind == "location":
         return offset + scale * parameter.value
     return np.abs(scale) ** parameter.input_power * parameter.value
+
+
+def _input_map(transform: Any, dimension: int) -> InputMap | None:
+    """Return an input transform (or ``None``) as a map of points with D = ``dimension`` columns.
+
+    Raises TypeError for a transform that is not affine, ValueError for a batch of transforms or one
+    that is switched off at training or at prediction.
+    """
+    from botorch.models.transforms import input as transforms
+
+    affine = (transforms.Normalize, transforms.InputStandardize, transforms.AffineInputTransform)
+    if transform is None:
+        return None
+    if type(transform) is transforms.ChainedInputTransform:
+        offset, scale = np.zeros(dimension), np.ones(dimension)
+        for step in (_input_map(part, dimension) for part in transform.values()):
+            if step is not None:
+                offset, scale = offset + scale * step.offset, scale * step.scale
+        return InputMap(offset, scale)
+    if type(transform) not in affine:
+        raise TypeError(
+            f"input_transform is a {type(transform).__name__}: only affine ones can be folded into "
+            f"a kernel: {', '.join(kind.__name__ for kind in affine)}, and a "
+            "ChainedInputTransform of these"
+        )
+    if not (transform.transform_on_train and transform.transform_on_eval):
+        raise ValueError(
+            f"input_transform is a {type(transform).__name__} that is switched off in training or "
+            "in evaluation: the model then compares points in different units"
+        )
+    return _affine(transform, dimension)
+
+
+def _output_map(transform: Any) -> OutputMap:
+    """Return an outcome transform (or ``None``) of one output as a map.
+
+    Raises TypeError for any but ``Standardize``.
+    """
+    from botorch.models.transforms.outcome import Standardize
+
+    if transform is None:
+        return OutputMap()
+    if type(transform) is not Standardize:
+        raise TypeError(
+            f"outcome_transform is a {type(transform).__name__}: only Standardize can be folded "
+            "in; after another one the outcome is not Gaussian in the units it was given in"
+        )
+    return OutputMap(_single(transform.means), _single(transform.stdvs))
+
+
+def _affine(transform: Any, dimension: int) -> InputMap:
+    coefficient, start = to_numpy(transform.coefficient), to_numpy(transform.offset)
+    if coefficient.size != coefficient.shape[-1]:
+        raise ValueError(
+            f"input_transform has batch shape {tuple(coefficient.shape[:-2])}: give a model with "
+            "one transform for all points"
+        )
+    offset, scale = np.zeros(dimension), np.ones(dimension)
+    indices = getattr(transform, "indices", None)
+    columns = slice(None) if indices is None else to_numpy(indices)
+    offset[columns], scale[columns] = start.reshape(-1), coefficient.reshape(-1)
+    return InputMap(-offset / scale, 1 / scale) if transform.reverse else InputMap(offset, scale)
+
+
+def _single(values: Any) -> float:
+    host = to_numpy(values)
+    if host.size != 1:
+        raise ValueError(f"outcome_transform has {host.size} outputs: give a model with one")
+    return float(host.reshape(-1)[0])
+
+
+_MATERN: dict[float, Callable[[Array], Kernel]] = {0.5: ours.Matern12, 1.5: ours.Matern32, 2.5: ours.Matern52}
+"""Kernels by the order nu of GPyTorch's ``MaternKernel``."""
+
+
+def converted(kernel: Any) -> Kernel:
+    """Return a GPyTorch kernel as one of this package; see ``gp.interop.from_gpytorch_kernel``."""
+    found = _on_all_columns(kernel)
+    if kernel.active_dims is None:
+        return found
+    return ours.Columns(found, tuple(kernel.active_dims.tolist()))
+
+
+def values_of(tensor: Any) -> Array:
+    """Return a parameter as a number, or (D,) in NumPy: a copy that serves any kind of points."""
+    host = to_numpy(tensor).astype(float).reshape(-1)
+    return float(host[0]) if host.size == 1 else host
+
+
+def _on_all_columns(kernel: Any) -> Kernel:
+    converter = _CONVERTERS.get(type(kernel))
+    if converter is None:
+        raise TypeError(
+            f"kernel is a {type(kernel).__name__}, which has no counterpart here. There is one for "
+            f"{', '.join(known.__name__ for known in _CONVERTERS)}; their subclasses may compute "
+            "something else and are not taken"
+        )
+    if kernel.batch_shape:
+        raise ValueError(
+            f"kernel is a batch of {type(kernel).__name__}s, batch_shape = "
+            f"{tuple(kernel.batch_shape)}: give one kernel at a time, such as kernel[0]"
+        )
+    return converter(kernel)
+
+
+_CONVERTERS: dict[type, Callable[[Any], Kernel]] = {
+    theirs.RBFKernel: lambda k: ours.SquaredExponential(values_of(k.lengthscale)),
+    theirs.MaternKernel: lambda k: _MATERN[k.nu](values_of(k.lengthscale)),
+    theirs.RQKernel: lambda k: ours.RationalQuadratic(values_of(k.lengthscale), alpha=values_of(k.alpha)),
+    theirs.PeriodicKernel: lambda k: ours.Periodic(
+        np.sqrt(values_of(k.lengthscale)), values_of(k.period_length)
+    ),
+    theirs.LinearKernel: lambda k: ours.Linear(values_of(k.variance)),
+    theirs.ConstantKernel: lambda k: ours.Constant(values_of(k.constant)),
+    theirs.ScaleKernel: lambda k: scaled(_on_all_columns(k.base_kernel), values_of(k.outputscale)),
+    theirs.AdditiveKernel: lambda k: reduce(add, map(converted, k.kernels)),
+    theirs.ProductKernel: lambda k: reduce(mul, map(converted, k.kernels)),
+}

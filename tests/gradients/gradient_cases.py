@@ -32,7 +32,7 @@ def drawn_process(shown, shape, m=5, seed=6):
 def without(process, kept):
     """The process on some of its points, hyperparameters kept."""
     given = process.given
-    return FunctionSurrogate.of_targets(process.kernel, given.points[kept], given.targets[kept])
+    return FunctionSurrogate.of_targets(process.given.kernel, given.points[kept], given.targets[kept])
 
 
 def gram(process):

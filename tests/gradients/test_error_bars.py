@@ -60,7 +60,7 @@ def test_the_covariance_of_a_function_s_moments_is_that_of_a_product_rule(shown)
     basis = np.column_stack([noise, noise[:, ROWS] * noise[:, COLUMNS] - (ROWS == COLUMNS)])
     basis *= weights[:, None]
     # against product rules in test_gradient_process
-    known = standard_observed(process.given.points, process.kernel)
+    known = standard_observed(process.given.points, process.given.kernel)
     explained = known.T @ np.linalg.solve(gram(process), known)
     model = process.given.scale * (basis.T @ kernel @ basis - explained)
     expected = with_jackknife(model, process, lambda kept: without(process, kept))

@@ -333,7 +333,7 @@ def test_value_functionals_and_their_variance_are_integrals_of_the_kernel(values
     rows, columns = np.tril_indices(2)
     second = noise[:, rows] * noise[:, columns] - (rows == columns)
     basis = np.column_stack([noise, second]) * weights[:, None]
-    kernel, points = values.kernel, values.given.points
+    kernel, points = values.given.kernel, values.given.points
     across = kernel.between(points, noise) @ basis
     assert_allclose(standard_observed(points, kernel), across, rtol=1e-9, atol=1e-11)
     prior = basis.T @ kernel.between(noise, noise) @ basis
@@ -390,7 +390,7 @@ def test_derivative_process_moments_and_functionals_against_a_product_rule(deriv
     across = _phi_kernel(plain, noise) @ basis
     columns_of = [torch.autograd.grad(across[:, k].sum(), plain, retain_graph=True)[0] for k in range(5)]
     expected = np.stack([c.numpy().ravel() for c in columns_of], 1)
-    found = standard_observed(derivatives.given.points, derivatives.kernel)
+    found = standard_observed(derivatives.given.points, derivatives.given.kernel)
     assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
     prior = np.diagonal((basis.T @ _phi_kernel(noise, noise) @ basis).numpy())
     explained = (expected * np.linalg.solve(gram(derivatives), expected)).sum(0)
@@ -436,7 +436,7 @@ def test_joint_kernel_is_the_kernel_and_its_derivatives(joint):
             for a in range(2):
                 expected[i, 1 + a, j, 1:] = torch.autograd.grad(dx[a], y, retain_graph=True)[0].numpy()
     at = joint.given.points
-    found = joint.kernel.between(at, at)
+    found = joint.given.kernel.between(at, at)
     assert_allclose(found, expected.reshape(15, 15), rtol=1e-9, atol=1e-11)
 
 
@@ -451,7 +451,7 @@ def test_joint_moments_functionals_and_spread_against_a_product_rule(joint):
     expected = np.concatenate(
         [across.detach().numpy()[:, None], np.stack([s.numpy() for s in slopes], 2)], 1
     ).reshape(15, 5)
-    found = standard_observed(joint.given.points, joint.kernel)
+    found = standard_observed(joint.given.points, joint.given.kernel)
     assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
     at = joint.moments(np.zeros(2), np.eye(2))
     ours = np.concatenate([at.mean, at.jacobian[rows, columns]])

@@ -38,8 +38,8 @@ def test_a_function_with_known_noise_is_that_of_a_dense_regression(values, gradi
     noise = RNG.uniform(0.1, 0.5, y.shape)
     process = kind.process(Observed(U, y, noise), LOGS)
     jitter = SCALE * process.given.noise(U, y).repeat(y.shape[1])
-    basis = process.kernel.constant(process.given.points)
-    expected = dense(process.kernel, y.reshape(-1), noise.reshape(-1) + jitter, basis)
+    basis = process.given.kernel.constant(process.given.points)
+    expected = dense(process.given.kernel, y.reshape(-1), noise.reshape(-1) + jitter, basis)
     assert_allclose(process.given.weights.reshape(-1), expected, rtol=1e-8)
     first = kind.process(Observed(U[:8], y[:8], noise[:8]), LOGS)
     extended = first.extended(U[8:], y[8:], noise[8:] / SCALE)
@@ -51,7 +51,7 @@ def test_gradients_with_known_noise_are_those_of_a_dense_regression():
     logs = np.append(np.log([1.5, 0.2, 0.1, 0.05]), LOGS[-1])
     process = kind.process(Observed(U, Y[:, 1:], noise), logs)
     jitter = SCALE * process.given.noise(U, Y[:, 1:])
-    assert_allclose(process.given.weights, dense(process.kernel, Y[:, 1:], noise + jitter), rtol=1e-8)
+    assert_allclose(process.given.weights, dense(process.given.kernel, Y[:, 1:], noise + jitter), rtol=1e-8)
 
 
 def test_noise_in_the_units_of_q_is_that_of_turned_draws():
