@@ -28,6 +28,7 @@ from experiments.amortised.weight_network import WeightNetwork
 from experiments.harness import drawing, evidence
 from experiments.harness.claims import Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.summaries import Column, summary
 from experiments.problems import images
 
 __all__ = ["PLAIN", "STOPPED", "ends", "experiment"]
@@ -128,16 +129,13 @@ def ends(results: pd.DataFrame) -> pd.DataFrame:
 
 def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the last record of each case, and where the validation set would stop the plain one."""
-    lines = [
-        {
-            "decoder": case, "seeds": len(rows), "step": f"{rows['step'].median():.0f}",
-            "held-out log p": f"{rows['held_out'].median():.2f}",
-            "lowest": f"{rows['held_out'].min():.2f}", "highest": f"{rows['held_out'].max():.2f}",
-            "seconds": f"{rows['seconds'].median():.1f}",
-        }
-        for case, rows in ends(results).groupby("case", sort=False)
-    ]  # fmt: skip
-    return [Table("ends", pd.DataFrame(lines), "Nats an image, medians over seeds.")]
+    columns: dict[str, Column] = {
+        "seeds": ("seed", "count", ".0f"), "step": ("step", "median", ".0f"),
+        "held-out log p": ("held_out", "median", ".2f"), "lowest": ("held_out", "min", ".2f"),
+        "highest": ("held_out", "max", ".2f"), "seconds": ("seconds", "median", ".1f"),
+    }  # fmt: skip
+    caption = "Nats an image, medians over seeds."
+    return [Table("ends", summary(ends(results), {"case": "decoder"}, columns), caption)]
 
 
 def _claims(results: pd.DataFrame) -> list[Claim]:

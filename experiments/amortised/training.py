@@ -21,6 +21,7 @@ from experiments import fitting
 from experiments.harness import drawing, evidence
 from experiments.harness.claims import Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.summaries import Column, summary
 from experiments.problems import images
 
 __all__ = ["experiment"]
@@ -163,17 +164,13 @@ def _shown(name: str, rows: pd.DataFrame) -> list[Drawing]:
 def _tables(results: pd.DataFrame) -> list[Table]:
     """Return where each method ends."""
     last = results.sort_values("iteration").groupby(["case", "seed"], sort=False).tail(1)
-    lines = []
-    for case, rows in last.groupby("case", sort=False):
-        held = rows["held_out"]
-        lines.append(
-            {
-                "case": case, "seeds": len(rows), "training ELBO": f"{rows['elbo'].median():.2f}",
-                "held-out log p": f"{held.median():.2f}", "sd over seeds": f"{held.std(ddof=1):.2f}",
-                "seconds": f"{rows['seconds'].median():.1f}",
-            }
-        )  # fmt: skip
-    return [Table("ends", pd.DataFrame(lines), "Medians over seeds at the last step, nats an image.")]
+    columns: dict[str, Column] = {
+        "seeds": ("seed", "count", ".0f"), "training ELBO": ("elbo", "median", ".2f"),
+        "held-out log p": ("held_out", "median", ".2f"), "sd over seeds": ("held_out", "std", ".2f"),
+        "seconds": ("seconds", "median", ".1f"),
+    }  # fmt: skip
+    caption = "Medians over seeds at the last step, nats an image."
+    return [Table("ends", summary(last, {"case": "case"}, columns), caption)]
 
 
 def _claims(results: pd.DataFrame) -> list[Claim]:

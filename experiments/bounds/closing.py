@@ -25,6 +25,7 @@ from bqvi.sampled_bounds.settings import SETTINGS
 from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
+from experiments.harness.summaries import Column, summary
 from gp.measures import Gaussian
 
 __all__ = ["COEFFICIENTS", "BracketProblem", "decoder", "experiment", "regression"]
@@ -188,23 +189,16 @@ def _draw(results: pd.DataFrame) -> list[Drawing]:
 
 def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the bounds and how often the intervals hold ln Z."""
-    rows = [
-        {
-            "problem": problem,
-            "method": label,
-            "particles or temperatures": count,
-            "evaluations": f"{group['n'].median():.0f}",
-            "lower less ln Z": f"{group['lower'].median():.3f}",
-            "upper less ln Z": f"{group['upper'].median():.3f}",
-            "interval holds ln Z": f"{group['held'].mean():.2f}",
-        }
-        for (problem, label, count), group in results.groupby(["problem", "label", "count"], sort=False)
-    ]
+    columns: dict[str, Column] = {
+        "evaluations": ("n", "median", ".0f"), "lower less ln Z": ("lower", "median", ".3f"),
+        "upper less ln Z": ("upper", "median", ".3f"), "interval holds ln Z": ("held", "mean", ".2f"),
+    }  # fmt: skip
+    by = {"problem": "problem", "label": "method", "count": "particles or temperatures"}
     caption = (
         "Medians over seeds; the share of 99 % intervals that hold ln Z. For an image one draw of the "
         "posterior is known, so that its interval is one-sided."
     )
-    return [Table("bounds", pd.DataFrame(rows), caption)]
+    return [Table("bounds", summary(results, by, columns), caption)]
 
 
 def _width(results: pd.DataFrame) -> pd.DataFrame:

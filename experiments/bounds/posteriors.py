@@ -25,6 +25,7 @@ import bqvi
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.summaries import Column, of_all, summary
 from experiments.problems.laplace import Laplace, NoModeError, laplace
 from experiments.problems.reference import MODELS, Reference, load_reference
 from experiments.problems.reference.unconstrained import unconstrained
@@ -150,28 +151,20 @@ def _draw(results: pd.DataFrame) -> list[Drawing]:
 
 def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate the brackets."""
-    rows = [
-        {
-            "posterior": problem,
-            "D": int(group["dimension"].iloc[0]),
-            "scales": "/".join(f"{n}" for n in sorted(set(group["scales"]))),
-            "temperatures": f"{group['temperatures'].median():.0f}",
-            "evaluations": f"{group['n'].median():.0f}",
-            "seconds": f"{group['seconds'].median():.1f}",
-            "lower less ln Z": f"{group['lower'].median():.3f}",
-            "upper less ln Z": f"{group['upper'].median():.3f}",
-            "width": f"{group['width'].median():.3f}",
-            "holds ln Z": f"{int(group['held'].sum())} of {len(group)}",
-            "bounds alone": f"{int(group['held_alone'].sum())} of {len(group)}",
-            "converged": f"{int(group['converged'].sum())} of {len(group)}",
-        }
-        for problem, group in results.groupby("problem", sort=False)
-    ]
+    columns: dict[str, Column] = {
+        "D": ("dimension", "min", ".0f"),
+        "scales": ("scales", lambda values: "/".join(map(str, sorted(set(values)))), ""),
+        "temperatures": ("temperatures", "median", ".0f"), "evaluations": ("n", "median", ".0f"),
+        "seconds": ("seconds", "median", ".1f"), "lower less ln Z": ("lower", "median", ".3f"),
+        "upper less ln Z": ("upper", "median", ".3f"), "width": ("width", "median", ".3f"),
+        "holds ln Z": ("held", of_all, ""), "bounds alone": ("held_alone", of_all, ""),
+        "converged": ("converged", of_all, ""),
+    }  # fmt: skip
     caption = (
         "Medians over seeds; seconds of the processor, for the proposal and the run. An interval holds ln Z "
         "up to three standard errors of the reference."
     )
-    return [Table("brackets", pd.DataFrame(rows), caption)]
+    return [Table("brackets", summary(results, {"problem": "posterior"}, columns), caption)]
 
 
 def _claims(results: pd.DataFrame) -> list[Claim]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments.harness.bands import quantile
 
-__all__ = ["last_records", "quartiles"]
+__all__ = ["Column", "last_records", "of_all", "quartiles", "summary"]
+
+Column = tuple[str, str | Callable[["pd.Series[float]"], float | str], str]
+"""A column of the results, its statistic (such as "median", or a function of the column), and its format."""
 
 
 def last_records(results: pd.DataFrame, by: Sequence[str] = ("case",)) -> pd.DataFrame:
@@ -48,6 +52,39 @@ def quartiles(
             line[heading] = _spread(group[column].to_numpy(dtype=float), digits)
         table.append(line)
     return pd.DataFrame(table)
+
+
+def summary(rows: pd.DataFrame, by: Mapping[str, str], columns: Mapping[str, Column]) -> pd.DataFrame:
+    """Return one statistic of each column over the rows of each group.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        One row for each run.
+    by : mapping
+        Heading by column that makes the groups.
+    columns : mapping
+        By heading what it shows.
+
+    Returns
+    -------
+    DataFrame
+        A row for each group, in order of appearance; nothing where a statistic is NaN.
+    """
+    table = []
+    for names, group in rows.groupby(list(by), sort=False):
+        line: dict[str, object] = dict(zip(by.values(), names, strict=True))
+        for heading, (column, statistic, form) in columns.items():
+            values = group[column]
+            found: Any = statistic(values) if callable(statistic) else values.astype(float).agg(statistic)
+            line[heading] = "" if str(found) == "nan" else f"{found:{form}}"
+        table.append(line)
+    return pd.DataFrame(table)
+
+
+def of_all(values: pd.Series[float]) -> str:
+    """Return how many values are true, "3 of 5"."""
+    return f"{int(values.sum())} of {len(values)}"
 
 
 def _spread(values: np.ndarray[tuple[int], np.dtype[np.float64]], digits: int) -> str:

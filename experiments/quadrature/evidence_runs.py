@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 
 from experiments.harness import drawing
 from experiments.harness.experiment import Case, Drawing, Table
 from experiments.harness.statements import Statement
+from experiments.harness.summaries import Column, of_all, summary
 from experiments.problems.laplace import laplace
 from experiments.quadrature.runs import LABELS, LINE_STYLES, estimates
 from gp.measures import Measure
@@ -134,27 +134,19 @@ def draw_errors(results: pd.DataFrame, caption: str) -> list[Drawing]:
 def table_of_estimates(results: pd.DataFrame, note: str = "") -> Table:
     """Tabulate ln Z at the last n, with its standard deviation and the truth."""
     n = results["n"].max()
-    rows = []
-    for (problem, proposal, method), group in results[results["n"] == n].groupby(
-        ["problem", "proposal", "method"], sort=False
-    ):
-        z = (group["error"] / group["log_sd"]).abs()
-        rows.append(
-            {
-                "problem": problem,
-                "proposal": proposal,
-                "method": method,
-                "ln Z": f"{group['log_mean'].median():.4f}",
-                "truth": f"{group['truth'].iloc[0]:.4f}",
-                "Laplace alone": f"{group['laplace'].iloc[0]:.4f}",
-                "|error|": f"{group['error'].abs().median():.2g}",
-                "stated sd": f"{group['log_sd'].median():.2g}",
-                "within 2 sd": f"{np.sum(z <= 2)} of {len(z)}" if z.notna().any() else "",
-                "converged": f"{int(group['converged'].sum())} of {len(group)}",
-            }
-        )
+    rows = results[results["n"] == n]
+    rows = rows.assign(within=((rows["error"] / rows["log_sd"]).abs() <= 2.0).where(rows["log_sd"].notna()))
+    columns: dict[str, Column] = {
+        "ln Z": ("log_mean", "median", ".4f"), "truth": ("truth", "min", ".4f"),
+        "Laplace alone": ("laplace", "min", ".4f"),
+        "|error|": ("error", lambda values: values.abs().median(), ".2g"),
+        "stated sd": ("log_sd", "median", ".2g"),
+        "within 2 sd": ("within", lambda values: of_all(values) if values.notna().any() else "", ""),
+        "converged": ("converged", of_all, ""),
+    }  # fmt: skip
+    by = {name: name for name in ("problem", "proposal", "method")}
     caption = f"ln Z in nats at n = {int(n)}: medians over seeds. {note}"
-    return Table("estimates", pd.DataFrame(rows), caption)
+    return Table("estimates", summary(rows, by, columns), caption)
 
 
 def _last(results: pd.DataFrame) -> pd.DataFrame:

@@ -19,6 +19,7 @@ An error is reached at the first record from which on all errors are below it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,7 @@ import pandas as pd
 
 import bqvi
 from bqvi.variational_bmc.state import State
-from experiments.harness import drawing
-from experiments.harness.claims import Check, Claim
+from experiments.harness import drawing, statements
 from experiments.harness.evidence import stays_below
 from experiments.harness.experiment import (
     Case,
@@ -36,6 +36,8 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement
+from experiments.harness.summaries import Column, summary
 from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import ERROR, draw_errors, problem_named, sized
 
@@ -101,13 +103,13 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
 
 
 def _evaluations(results: pd.DataFrame) -> pd.DataFrame:
-    """Evaluations until the error stays below `ERROR`, infinite if it does not: seeds by cheap models."""
-    rows = []
-    for (problem, cheap, seed), one in results.groupby(["problem", "cheap", "seed"], sort=False):
+    """The end of each run, with the evaluations until its error stays below `ERROR`, or infinity."""
+    ends = []
+    for _, one in results.groupby(["problem", "cheap", "seed"], sort=False):
         first = stays_below(one["error"].abs().to_numpy(), ERROR)
-        n = np.inf if first is None else float(one["n"].iloc[first])
-        rows.append({"problem": problem, "seed": seed, "cheap": cheap, "n": n})
-    return pd.DataFrame(rows).pivot(index=["problem", "seed"], columns="cheap", values="n")
+        reached = np.inf if first is None else float(one["n"].iloc[first])
+        ends.append(one.tail(1).assign(reached=reached))
+    return pd.concat(ends)
 
 
 def _draw(results: pd.DataFrame) -> list[Drawing]:
@@ -129,50 +131,28 @@ def _draw(results: pd.DataFrame) -> list[Drawing]:
 
 def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate evaluations until the error stays below `ERROR`, and the learnt scales."""
-    counts = _evaluations(results)
-    rows = []
-    for (problem, cheap), group in results.groupby(["problem", "cheap"], sort=False):
-        n = counts.loc[problem, cheap]  # type: ignore[index]
-        ends = group.groupby("seed").tail(1)
-        rows.append(
-            {
-                "problem": problem,
-                "cheap model": cheap,
-                "evaluations": f"{n.median():.0f}",
-                "least, most": f"{n.min():.0f}, {n.max():.0f}",
-                "|error| at the end": f"{ends['error'].abs().median():.2g}",
-                "scale": "" if cheap == _ALONE else f"{ends['scale'].median():.2f}",
-            }
-        )
+    columns: dict[str, Column] = {
+        "evaluations": ("reached", "median", ".0f"), "least": ("reached", "min", ".0f"),
+        "most": ("reached", "max", ".0f"),
+        "|error| at the end": ("error", lambda values: values.abs().median(), ".2g"),
+        "scale": ("scale", "median", ".2f"),
+    }  # fmt: skip
     caption = (
         f"Evaluations of the log joint after which the error of ln Z stays below {ERROR:g} nats (inf: it "
         "does not), medians over seeds; the posterior mean of the cheap model's scale at the end."
     )
-    return [Table("evaluations", pd.DataFrame(rows), caption)]
+    by = {"problem": "problem", "cheap": "cheap model"}
+    return [Table("evaluations", summary(_evaluations(results), by, columns), caption)]
 
 
-def _claims(results: pd.DataFrame) -> list[Claim]:
-    """Compare with the runs on the same seeds that had no cheap model."""
-    counts = _evaluations(results)
-    asked = ((_CLOSE, 0.7, "saves evaluations"), (_ROUGH, 1.0, "costs none"), (_MISLEADING, 1.5, "costs few"))
-    return [
-        Claim(
-            "bqvi",
-            f"A cheap model that is {quality} {what}.",
-            f"at most {most:g} times the evaluations without it, on four fifths of the seeds",
-            [_compared(str(problem), group, quality, most) for problem, group in counts.groupby("problem")],
-        )
-        for quality, most, what in asked
-        if quality in counts
-    ]
-
-
-def _compared(problem: str, counts: pd.DataFrame, quality: str, most: float) -> Check:
-    within = (counts[quality] <= most * counts[_ALONE]) & np.isfinite(counts[quality])
-    numbers = f"medians {counts[quality].median():.0f} and {counts[_ALONE].median():.0f}"
-    wins, seeds = int(within.sum()), len(counts)
-    return Check(problem, wins >= 0.8 * seeds, numbers, wins=wins, seeds=seeds)
-
+_CLAIMS = tuple(
+    Statement("bqvi", f"A cheap model that is {quality} {what}.",
+              f"fewer than {most:g} times the evaluations without it, on four fifths of the seeds",
+              "reached", {quality: [_ALONE]}, factor=most, shown="evaluations", rows=_evaluations)
+    for quality, most, what in (
+        (_CLOSE, 0.7, "saves evaluations"), (_ROUGH, 1.05, "costs none"), (_MISLEADING, 1.5, "costs few"),
+    )
+)  # fmt: skip
 
 experiment = Experiment(
     name="vbmc-cheap",
@@ -183,7 +163,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=_claims,
+    claims=partial(statements.claims, statements=_CLAIMS, by="cheap", each="problem"),
     seeds=5,
     quick_seeds=1,
 )

@@ -35,6 +35,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.summaries import Column, of_all, summary
 from experiments.problems import (
     common_cause,
     elimination,
@@ -45,7 +46,7 @@ from experiments.problems import (
     published_posteriors,
 )
 from experiments.problems.known_posteriors import Problem
-from experiments.vbmc.runs import DRAWS, GRADIENTS, VALUES
+from experiments.vbmc.runs import DRAWS, GRADIENTS, SIZE, VALUES, WITHIN, covered
 
 __all__ = ["FIRST_LAYOUT", "HARD", "HardProblem", "claims", "converged_wrongly", "experiment", "met"]
 
@@ -239,32 +240,24 @@ def _draw(results: pd.DataFrame) -> list[Drawing]:
 
 def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate where the runs ended."""
-    rows = []
-    for problem, group in results.groupby("problem", sort=False):
-        asked, size = HARD[str(problem)], group["error"].abs()
-        rows.append(
-            {
-                "problem": problem,
-                "runs": len(group),
-                "evaluations": f"{group['n'].median():.0f}",
-                "CPU s": f"{group['cpu'].median():.0f}",
-                "|error|": f"{size.median():.2g}",
-                "largest |error|": f"{size.max():.2g}",
-                "sd": f"{group['sd'].median():.2g}",
-                "gsKL": f"{group['gskl'].median():.2g}",
-                "MMTV": f"{group['mmtv'].median():.2g}",
-                "meets the criterion": f"{int(met(asked, group).sum())} of {len(group)}",
-                "within 2 sd": f"{int((~_beyond(group, 2.0)).sum())} of {len(group)}",
-                "within 3 sd": f"{int((~_beyond(group, 3.0)).sum())} of {len(group)}",
-                "converged": int(group["converged"].astype(bool).sum()),
-                "converged and wrong": int(converged_wrongly(group).sum()),
-            }
-        )
+    judged = [
+        group.assign(met=met(HARD[str(name)], group))
+        for name, group in results.groupby("problem", sort=False)
+    ]
+    rows = covered(pd.concat(judged)).assign(wrong=converged_wrongly(results))
+    columns: dict[str, Column] = {
+        "runs": ("seed", "count", ".0f"), "evaluations": ("n", "median", ".0f"),
+        "CPU s": ("cpu", "median", ".0f"), **SIZE,
+        "largest |error|": ("error", lambda values: values.abs().max(), ".2g"),
+        "sd": ("sd", "median", ".2g"), "gsKL": ("gskl", "median", ".2g"), "MMTV": ("mmtv", "median", ".2g"),
+        "meets the criterion": ("met", of_all, ""), **WITHIN, "converged": ("converged", "sum", ".0f"),
+        "converged and wrong": ("wrong", "sum", ".0f"),
+    }  # fmt: skip
     caption = (
         "Medians over seeds, each a layout or a box of its own. Converged and wrong: the error of ln Z is "
         "above a tenth of a nat and three stated sds."
     )
-    return [Table("ends", pd.DataFrame(rows), caption)]
+    return [Table("ends", summary(rows, {"problem": "problem"}, columns), caption)]
 
 
 def claims(results: pd.DataFrame) -> list[Claim]:

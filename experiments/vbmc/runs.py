@@ -30,6 +30,7 @@ from matplotlib.axes import Axes
 import bqvi
 from bqvi.variational_bmc.diagnostics import gskl, mmtv
 from experiments.harness import drawing
+from experiments.harness.summaries import Column, of_all
 from experiments.problems.known_posteriors import (
     Problem,
     bounded_banana,
@@ -40,8 +41,8 @@ from experiments.problems.known_posteriors import (
 )
 
 __all__ = [
-    "DRAWS", "ERROR", "GRADIENTS", "NOISY", "PEER", "PROBLEMS", "VALUES", "covered", "distances",
-    "draw_errors", "ours", "peer_installed", "problem_named", "pyvbmc", "sized",
+    "DRAWS", "ERROR", "GRADIENTS", "NOISY", "PEER", "PROBLEMS", "SIZE", "VALUES", "WITHIN", "covered",
+    "distances", "draw_errors", "ours", "peer_installed", "problem_named", "pyvbmc", "sized",
 ]  # fmt: skip
 
 DRAWS = 20_000
@@ -191,15 +192,20 @@ def problem_named(name: str) -> Problem:
     return PROBLEMS[name]()
 
 
-def covered(rows: pd.DataFrame) -> dict[str, str]:
-    """The numbers of errors within one and within three stated sds."""
-    ratio = (rows["error"] / rows["sd"]).abs()
-    return {f"within {k} sd": f"{int((ratio <= k).sum())} of {len(ratio)}" for k in (1, 3)}
-
-
 def sized(records: pd.DataFrame) -> pd.DataFrame:
     """With the size of the error, as it is drawn."""
     return records.assign(size=records["error"].abs().clip(lower=_LEAST))
+
+
+SIZE: Mapping[str, Column] = {"|error|": ("error", lambda values: values.abs().median(), ".2g")}
+WITHIN: Mapping[str, Column] = {f"within {k} sd": (f"within {k}", of_all, "") for k in (1, 2, 3)}
+"""Columns of tables of `covered` runs: the size of the error, and whether so many stated sds contain it."""
+
+
+def covered(rows: pd.DataFrame) -> pd.DataFrame:
+    """With the columns of `WITHIN`."""
+    ratio = (rows["error"] / rows["sd"]).abs()
+    return rows.assign(**{f"within {k}": ratio <= k for k in (1, 2, 3)})
 
 
 def draw_errors(

@@ -25,9 +25,10 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.summaries import Column, of_all, summary
 from experiments.problems import hard_posteriors, known_posteriors
 from experiments.problems.known_posteriors import Problem
-from experiments.vbmc.runs import covered
+from experiments.vbmc.runs import SIZE, WITHIN, covered
 
 __all__ = ["experiment"]
 
@@ -98,21 +99,17 @@ def _draw(results: pd.DataFrame) -> list[Drawing]:
 
 def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate for each posterior and noise how many runs reported it, and the errors."""
-    rows = []
-    for (problem, noise), group in results.groupby(["problem", "noise"], sort=False):
-        runs = len(group)
-        rows.append(
-            {
-                "problem": problem,
-                "sd of the noise": f"{noise:g}",
-                "reported": f"{int(group['reported'].sum())} of {runs}",
-                "second evaluation": f"{int((group['repeated'] > 0).sum())} of {runs}",
-                "|error|": f"{group['error'].abs().median():.2g}",
-                **covered(group),
-            }
-        )
+    columns: dict[str, Column] = {
+        "reported": ("reported", of_all, ""), "second evaluation": ("again", of_all, ""),
+        **SIZE, **WITHIN,
+    }  # fmt: skip
+    by = {"problem": "problem", "noise": "sd of the noise"}
     caption = f"Runs of {' and '.join(str(n) for n in sorted(results['budget'].unique()))} evaluations."
-    return [Table("reports", pd.DataFrame(rows), caption)]
+    return [
+        Table(
+            "reports", summary(covered(results).assign(again=results["repeated"] > 0), by, columns), caption
+        )
+    ]
 
 
 def _claims(results: pd.DataFrame) -> list[Claim]:

@@ -32,6 +32,7 @@ from experiments.harness.experiment import (
     Table,
 )
 from experiments.harness.statements import Statement
+from experiments.harness.summaries import Column, summary
 from experiments.problems.simulated_workers import SimulatedWorkers
 from experiments.vbmc.runs import ERROR, draw_errors, problem_named, sized
 
@@ -125,22 +126,16 @@ def _ends(results: pd.DataFrame) -> pd.DataFrame:
 
 def _tables(results: pd.DataFrame) -> list[Table]:
     """Tabulate seconds and evaluations until the error stays below `ERROR`."""
-    made, rows = _ends(results), []
-    for (problem, workers), group in made.groupby(["problem", "workers"], sort=False):
-        by = {str(way): part for way, part in group.groupby("way")}
-        row: dict[str, Any] = {"problem": problem, "workers": workers}
-        for way, part in by.items():
-            row[f"seconds, {way}"] = f"{part['seconds'].median():.3g}"
-            row[f"evaluations, {way}"] = f"{part['n'].median():.0f}"
-            row[f"busy, {way}"] = f"{part['busy'].median():.2f}"
-        if len(by) == 2:
-            row["seconds, ratio"] = f"{by[_BUSY]['seconds'].median() / by[_BATCHES]['seconds'].median():.2f}"
-        rows.append(row)
+    columns: dict[str, Column] = {
+        "seconds": ("seconds", "median", ".3g"), "evaluations": ("n", "median", ".0f"),
+        "busy": ("busy", "median", ".2f"),
+    }  # fmt: skip
     caption = (
         "Medians over seeds: simulated seconds and evaluations after which the error of ln Z stays below "
         f"{ERROR:g} nats, and the share of their time in which workers are busy, over the whole run."
     )
-    return [Table("seconds", pd.DataFrame(rows), caption)]
+    by = {"problem": "problem", "workers": "workers", "way": "points are chosen"}
+    return [Table("seconds", summary(_ends(results), by, columns), caption)]
 
 
 _CLAIMS = (

@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose
 
 from bqvi.families import Gaussian
 from bqvi.gradients.whitened import WhitenedFrame
-from experiments.gradients import break_even as bq_break_even
 from experiments.gradients import one_shot as bq_one_shot
 from experiments.gradients import references as bq_references
 
@@ -61,11 +60,3 @@ def test_bias_and_variance_are_those_of_the_errors():
     assert found["bias^2"] == pytest.approx(0.13, abs=0.006)  # sd 0.0011
     assert found["variance"] == pytest.approx(0.02, abs=0.002)
     assert found["mse"] == pytest.approx(found["bias^2"] + found["variance"], rel=1e-3)
-
-
-def test_break_even_is_where_the_lines_cross():
-    costs = [0.0, 1.0, 3.0]
-    ours, theirs = pd.Series([1.0, 1.1, 1.3], costs), pd.Series([0.5, 1.0, 2.2], costs)
-    # 1.1 - 1.0 = .1 at 1 ms, 1.3 - 2.2 = -.9 at 3 ms: a tenth of the way
-    assert bq_break_even._crossing(ours, theirs) == "1.2 ms"
-    assert bq_break_even._crossing(ours, ours) == ""

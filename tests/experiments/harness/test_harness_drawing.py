@@ -261,3 +261,18 @@ def test_each_tick_within_two_decades_has_a_label():
     said = [tick.label1.get_text() for tick in (*ticks.get_major_ticks(), *ticks.get_minor_ticks())]
     assert {"0.02", "0.05", "0.1", "0.2", "0.5"} <= set(said)
     assert all(said)
+
+
+def test_a_summary_has_a_statistic_of_each_column():
+    rows = pd.DataFrame(
+        {"case": ["a", "a", "a", "b"], "n": [1.0, 2.0, 6.0, np.nan], "good": [True, False, True, True]}
+    )
+    columns = {
+        "median": ("n", "median", ".1f"),
+        "most": ("n", lambda n: n.max(), ".0f"),
+        "good": ("good", summaries.of_all, ""),
+    }
+    found = summaries.summary(rows, {"case": "which"}, columns)
+    assert found.to_dict("list") == {
+        "which": ["a", "b"], "median": ["2.0", ""], "most": ["6", ""], "good": ["2 of 3", "1 of 1"],
+    }  # fmt: skip

@@ -11,6 +11,7 @@ from quick_runs import looked_at, table
 
 from experiments.harness import registry
 from experiments.harness.experiment import Resources
+from experiments.harness.summaries import summary
 from experiments.problems.known_posteriors import rosenbrock
 from experiments.problems.laplace import laplace
 from experiments.problems.reference import MODELS, load_reference
@@ -48,7 +49,8 @@ def test_our_runs_end_where_theirs_do():
 
 def test_errors_within_stated_sds_are_counted():
     rows = pd.DataFrame({"error": [0.5, -2.0, 4.0, 0.0], "sd": [1.0, 1.0, 1.0, 1.0]})
-    assert vbmc_runs.covered(rows) == {"within 1 sd": "2 of 4", "within 3 sd": "3 of 4"}
+    table = summary(vbmc_runs.covered(rows.assign(m="m")), {"m": "m"}, {**vbmc_runs.SIZE, **vbmc_runs.WITHIN})
+    assert list(table.loc[0]) == ["m", "1.2", "2 of 4", "3 of 4", "3 of 4"]
 
 
 def made_up_folder(tmp_path):
