@@ -11,7 +11,7 @@ and a search finds the best point:
 
 from typing import TYPE_CHECKING
 
-from gp.imports import attach
+from gp.names import attach
 
 if TYPE_CHECKING:
     from acquisition import minibatch, pointwise

@@ -4,7 +4,7 @@
 from typing import TYPE_CHECKING
 
 import bqvi._siblings  # noqa: F401
-from gp.imports import attach
+from gp.names import attach
 
 if TYPE_CHECKING:
     from bqvi import adapters, families, gradients, inference, models, quadrature

@@ -1,8 +1,7 @@
 """Figures of matplotlib, and the parts that plots of runs have in common.
 
-Functions for programs draw in figures that belong to no window (`new_figure`). The ``plot``
-methods of results are for interactive use: they draw in figures of pyplot (`shown_figure`), which a notebook
-displays and ``plt.show()`` opens. No other function uses pyplot or changes its state.
+The ``plot`` methods of results are for interactive use: they draw in figures of pyplot (`shown_figure`),
+which a notebook displays and ``plt.show()`` opens. No other function uses pyplot or changes its state.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gp.imports import needing
+from gp.names import needing
 
 with needing():
     from matplotlib.axes import Axes
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
@@ -24,13 +22,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E
 
 _MOST_SPREADS = 60.0
 """What a picture shows beyond the last estimates, in the larger of their error and their range."""
-
-
-def new_figure(rows: int, columns: int, size: float) -> Figure:
-    """A figure for ``rows`` times ``columns`` panels of ``size`` inches each way."""
-    figure = Figure(figsize=(size * columns, size * rows), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def shown_figure(width: float, height: float) -> Figure:

@@ -20,8 +20,8 @@ from bqvi.calls.returned import numbers_in
 from bqvi.posterior import Posterior
 from bqvi.records import fingerprint
 from gp.arrays import Array, is_torch, shown, to_numpy
-from gp.imports import needing
 from gp.measures import Gaussian
+from gp.names import needing
 
 BOUNDS = ("lower", "upper", "plausible_lower", "plausible_upper")
 _QUANTILES, UNIT_QUANTILE = (0.16, 0.84, 0.5), ndtri(0.84)

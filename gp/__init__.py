@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gp.imports import attach
+from gp.names import attach
 
 if TYPE_CHECKING:
     from gp import embeddings, expectation, kernels, means, measures

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from gp.arrays import Array, describe, is_torch, namespace, shown, to_numpy
 from gp.linear_maps import smallest_eigenvalue
-from gp.suggestions import did_you_mean
+from gp.names import did_you_mean
 
 Seed: TypeAlias = int | np.random.Generator
 

@@ -25,13 +25,13 @@ from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
 from gp.kernels.parameters import per_column, scaled, unpack
 from gp.means import Constant, Mean
+from gp.names import suggesting
 from gp.observations import Functional, Values, as_functional
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
 from gp.problem import EvidenceProblem
 from gp.screening import InUnits, curvature, screened
 from gp.settings import FIT
-from gp.suggestions import suggesting
 from gp.threads import of_few
 from gp.units import DataUnits, SearchCoordinates
 from gp.user_warnings import warn_user

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from gp.arrays import Array, as_like, namespace
-from gp.suggestions import all_suggesting
+from gp.names import all_suggesting
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ import numpy as np
 
 from gp.arrays import Array, is_torch, namespace, to_numpy
 from gp.files import read_arrays, write_arrays
-from gp.imports import needing
+from gp.names import needing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

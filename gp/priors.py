@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from gp.kernels.base import Kind
-from gp.suggestions import all_suggesting
+from gp.names import all_suggesting
 
 _WIDTH = 4.0
 """Bounds of a search lie this many times ``falloff`` beyond a plateau, where the prior has fallen by e^-8."""

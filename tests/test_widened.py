@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from bqvi.calls.coordinates import make_coordinates
-from bqvi.widened import WIDENING, widened
+from bqvi.importance import WIDENING, widened
 
 RAYS = 4
 """Points on the two rays along the longest direction; the others are scattered."""
@@ -33,7 +33,7 @@ def test_rays_lie_at_quantiles_along_the_longest_direction_whatever_the_units(un
 
 
 def test_scattered_points_have_the_tails_of_a_t_distribution(monkeypatch):
-    monkeypatch.setattr("bqvi.widened.WIDENING", replace(WIDENING, scattered=4000))
+    monkeypatch.setattr("bqvi.importance.WIDENING", replace(WIDENING, scattered=4000))
     root = np.array([[2.0, 0.0], [-1.0, 0.5]])
     found = widened(*gaussian(root), None, 5)[RAYS:]
     squares = np.square(np.linalg.solve(root, found.T)).sum(0) / WIDENING.wider**2

@@ -39,7 +39,7 @@ from acquisition.minibatch.saga import Saga
 from acquisition.minibatch.strategy import Learning, Selection, Strategy
 from acquisition.minibatch.svrg import Svrg
 from acquisition.minibatch.uniform import Reshuffled, Uniform
-from gp.suggestions import all_suggesting
+from gp.names import all_suggesting
 
 __all__ = [
     "Balanced", "Features", "GPControlVariate", "Herding", "HorvitzThompson", "Learning", "MaxVariance",

@@ -17,7 +17,7 @@ from bqvi.adapters.variables import Compiled
 from bqvi.calls.function import VectorLayout, by_name, in_order, names_of
 from bqvi.calls.target_model import TargetModel
 from gp.arrays import shown
-from gp.imports import needing
+from gp.names import needing
 
 
 def from_jax(

@@ -17,7 +17,7 @@ from bqvi.adapters.jax_function import Jitted, batched, padded, require_double
 from bqvi.adapters.variables import PRIOR_DRAWS, Compiled, box_of_draws, start_within
 from bqvi.calls.function import VectorLayout
 from bqvi.calls.target_model import TargetModel
-from gp.imports import needing
+from gp.names import needing
 
 
 def from_numpyro(

@@ -25,7 +25,7 @@ from scipy.special import gammaln
 from bqvi.adapters.variables import PRIOR_DRAWS, Compiled, box_of_draws, start_within
 from bqvi.calls.function import VectorLayout
 from bqvi.calls.target_model import TargetModel
-from gp.imports import needing
+from gp.names import needing
 from gp.user_warnings import warn_user
 
 _KINDS = ("_LKJCholeskyCovRV", "LKJCorrRV")

@@ -17,7 +17,7 @@ import numpy as np
 
 from bqvi.calls.function import Function
 from gp.arrays import Array, is_torch, to_numpy
-from gp.imports import needing
+from gp.names import needing
 
 with needing():
     import torch

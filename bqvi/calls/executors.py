@@ -24,7 +24,7 @@ import numpy as np
 from bqvi.calls.faults import EvaluationError, LostError
 from bqvi.calls.returned import CallResult, no_values
 from bqvi.calls.run import Run
-from gp.imports import needing
+from gp.names import needing
 
 _LOST = (
     "TimeoutError",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
 from bqvi.arguments import Above, Apart, AtLeast, Checked, Such, instead
-from bqvi.calls.target_model import CALLED, TargetModel
+from bqvi.calls.target_model import TargetModel
 from gp.arrays import shown
 from gp.checks import require_integer
 from gp.files import unwritable
@@ -167,6 +167,11 @@ class Run(Checked):
 HERE = Run()
 """Calls one after the other in this thread, to the end of the run, with no line and no file."""
 
+CALLED = Such(
+    lambda given: callable(given) or isinstance(given, TargetModel),
+    "a function of points, or a TargetModel of bqvi.adapters",
+)
+"""What may be given to a front door to be evaluated."""
 _CHEAP = Such(
     lambda given: CALLED.test(given[0] if isinstance(given, tuple) and len(given) == 2 else given),
     f"{CALLED.what}, or (such, evaluations)",

@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.arguments import Such
 from bqvi.calls.coordinates import vector_of
 from bqvi.calls.function import Function, GradientWithValue, names_of
 from bqvi.calls.settings import INTERVALS
@@ -234,13 +233,6 @@ class TargetModel:
             count = self.dimension
             raise ValueError(f"theta has shape {array.shape}; it must be ({count},) or (n, {count})")
         return np.atleast_2d(array), array.ndim == 1
-
-
-CALLED = Such(
-    lambda given: callable(given) or isinstance(given, TargetModel),
-    "a function of points, or a TargetModel of bqvi.adapters",
-)
-"""What may be given to a front door to be evaluated."""
 
 
 def require_alone(model: TargetModel, **others: Any) -> None:

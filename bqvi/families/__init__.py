@@ -8,7 +8,7 @@ from bqvi.families.gaussian_mixture import GaussianMixture
 from bqvi.families.matrix_normal_inverse_wishart import MatrixNormalInverseWishart
 from bqvi.families.point_mass import Flat, Point, PointMass
 from bqvi.families.product import Product
-from gp.suggestions import all_suggesting
+from gp.names import all_suggesting
 
 __all__ = [
     "Concentration", "DiagonalGaussian", "Dirichlet", "Distribution", "ExponentialFamily", "FamilyOrPoint",

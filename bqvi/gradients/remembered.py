@@ -67,8 +67,7 @@ from bqvi.gradients.observation_noise import weighted_median
 from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE
 from bqvi.gradients.surrogates import OnFunction, fitted, of_rows, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, distance_noise
-from bqvi.importance import Proposal, effective_size, pareto_shape
-from bqvi.widened import WIDENING
+from bqvi.importance import WIDENING, Proposal, effective_size, pareto_shape
 from gp.arrays import LOG_2PI
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, slope_rows, value_rows

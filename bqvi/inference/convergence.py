@@ -61,11 +61,11 @@ from bqvi.gradients.gradient import Batch
 from bqvi.gradients.remembered import ElboEstimate, remembered_elbo
 from bqvi.gradients.settings import EVIDENCE
 from bqvi.gradients.whitened import WhitenedFrame
+from bqvi.importance import WIDENING
 from bqvi.inference.loop import gradient_at
 from bqvi.inference.settings import FLAT, GAIN, SETTLING
 from bqvi.inference.state import LoopProblem, LoopState, with_unused
 from bqvi.models.data import n_rows
-from bqvi.widened import WIDENING
 from gp.arrays import to_numpy
 from gp.laplace import spectrum
 from gp.linalg import least_squares, regression

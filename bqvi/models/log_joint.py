@@ -25,7 +25,7 @@ from bqvi.models.data import Data, as_numbers
 from bqvi.priors import BOUNDS, UNIT_QUANTILE, posed
 from gp.arrays import Array, as_like, is_torch, shown, to_numpy
 from gp.checks import require_integer, require_numbers
-from gp.imports import needing
+from gp.names import needing
 
 VALUES_ONLY = (
     "this LogJoint has values only; give it gradient=..., or use a method that needs none: 'bq' or 'score'"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gp.checks import require_integer
-from gp.imports import needing
+from gp.names import needing
 
 if TYPE_CHECKING:
     import xarray

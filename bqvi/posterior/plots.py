@@ -10,7 +10,7 @@ import numpy as np
 from bqvi.canvas import COLOURS
 from bqvi.posterior.posterior import Posterior
 from gp.checks import require_numbers, require_shape
-from gp.imports import needing
+from gp.names import needing
 
 with needing():
     from matplotlib.axes import Axes

@@ -155,6 +155,19 @@ _WIDEST = 8.0
 """Standard deviations around a component within which a mode is searched for."""
 
 
+def mixture_of(q: Any) -> GaussianMixture:
+    """The Gaussian, or mixture of these, q of `bqvi.families` or `gp.measures` as a mixture in float64."""
+    if all(hasattr(q, part) for part in ("weights", "means", "covariances")):
+        parts = tuple(to_numpy(x) for x in (q.weights, q.means, q.covariances))
+    elif isinstance(q, _GAUSSIANS):
+        parts = np.ones(1), to_numpy(q.mean)[None], to_numpy(q.covariance)[None]
+    else:
+        raise TypeError(
+            f"q is a {type(q).__name__}; it must be a Gaussian or a mixture of Gaussians over R^D"
+        )
+    return GaussianMixture(*(x.astype(float) for x in parts))
+
+
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """The posterior of P parameters, D of which are free.
@@ -211,15 +224,7 @@ class Posterior:
         names : D different names, where ``coordinates`` is None; by default the model's, or x0, x1, ...
         model : the model to which the parameters belong, if any.
         """
-        if all(hasattr(q, part) for part in ("weights", "means", "covariances")):
-            parts = tuple(to_numpy(x) for x in (q.weights, q.means, q.covariances))
-        elif isinstance(q, _GAUSSIANS):
-            parts = np.ones(1), to_numpy(q.mean)[None], to_numpy(q.covariance)[None]
-        else:
-            raise TypeError(
-                f"q is a {type(q).__name__}; it must be a Gaussian or a mixture of Gaussians over R^D"
-            )
-        mixture = GaussianMixture(*parts)
+        mixture = mixture_of(q)
         if coordinates is None:
             names = model.names if names is None and model is not None else names
             coordinates = make_coordinates(

@@ -51,7 +51,7 @@ measure. Where a is wrong the surrogate's variance may be small. In each step so
 draws of a mixture q of two densities, with equal weights:
 
     a^t / C           the answer tempered, so that its draws reach into its tails
-    Student's t       with 2.5 times the scale of the answer (:mod:`bqvi.widened`)
+    Student's t       with 2.5 times the scale of the answer (:mod:`bqvi.importance`)
 
 Each is predicted by the surrogate of all other nodes, with mean m_i and standard deviation s_i. With the
 integral Z of the answer and w_i = p(u_i) / q(u_i), two numbers follow from the n tests:
@@ -72,13 +72,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtri
 
-from bqvi.importance import PARETO, Proposal, covering, normalised, pareto_shape, resampled
+from bqvi.importance import PARETO, WIDENING, Proposal, Spread, covering, normalised, pareto_shape, resampled
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.nodes import whitened_cross
 from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.settings import CREDIBILITY, DESIGN, REFUTATION, TAILS
 from bqvi.quadrature.surrogate import CandidateProcess
-from bqvi.widened import WIDENING, Spread
 from gp.evidence import Evidence
 from gp.linalg import Factor
 from gp.measures import Measure, Uniform

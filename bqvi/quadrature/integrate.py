@@ -16,7 +16,8 @@ from acquisition.pointwise import Criterion
 from bqvi.arguments import Above, Apart, AtLeast, Beside, Such, of, one_of
 from bqvi.calls import HERE, USUAL, Caller, Design, Function, Range, Run, TargetModel
 from bqvi.calls.given import evaluation_arrays
-from bqvi.calls.target_model import CALLED, require_alone
+from bqvi.calls.run import CALLED
+from bqvi.calls.target_model import require_alone
 from bqvi.quadrature import bayesian, sampling
 from bqvi.quadrature.bayesian import BayesianRun, standardised
 from bqvi.quadrature.integral import DOOR, Integral
@@ -27,8 +28,7 @@ from bqvi.quadrature.state import IntegrationProblem
 from bqvi.runs import Ended, Steps, door, resumed
 from gp.arrays import Array, shown, to_numpy
 from gp.checks import Seed, require_integer, require_seed, whole_seed
-from gp.embeddings import embed
-from gp.embeddings.registry import in_kind_of
+from gp.embeddings.registry import in_kind_of, known_pair
 from gp.kernels import SquaredExponential
 from gp.measures import Gaussian, Measure, Uniform
 
@@ -210,8 +210,7 @@ def integrate(
         Direct() if method in _UNWARPED else Warped(matched=method == "wsabi-m"),
         chosen.batch, chosen.acquisition, noise_sd, log_volume,
     )  # fmt: skip
-    # raises an error where there is no embedding
-    embed(SquaredExponential(), problem.standard.measure).double()
+    known_pair(SquaredExponential, type(problem.standard.measure))  # raises an error where there is none
     engine = BayesianRun(problem, method, tolerance, run.max_seconds)
     state = None if known is None else engine.with_known(known)
     if resume is not None:

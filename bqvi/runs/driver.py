@@ -39,8 +39,7 @@ from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_
 from bqvi.runs.verified import OtherFunctionError, compare, require_verifiable
 from gp.arrays import Array
 from gp.checks import require_integer
-from gp.imports import needing
-from gp.suggestions import require_known
+from gp.names import needing, require_known
 from gp.threads import single_threaded, users_threads
 
 _P = ParamSpec("_P")

@@ -17,7 +17,8 @@ from bqvi.arguments import AtLeast, of
 from bqvi.calls import HERE, Caller, Coordinates, Function, Run, TargetModel
 from bqvi.calls.coordinates import VECTORS
 from bqvi.calls.function import AUTODIFF, STATED
-from bqvi.calls.target_model import CALLED, require_alone
+from bqvi.calls.run import CALLED
+from bqvi.calls.target_model import require_alone
 from bqvi.posterior import Posterior
 from bqvi.priors import posed
 from bqvi.runs import Ended, Steps, door, resumed
@@ -222,14 +223,14 @@ def _proposals(proposal: Any) -> tuple[Proposals, Coordinates | None, Any]:
     if not several or any(isinstance(one, Posterior) for one in several):
         raise TypeError("proposal is a sequence; its entries must be Gaussians or mixtures, one a problem")
     try:
-        mixtures = [Posterior.of(one).q for one in several]
+        proposals = Proposals.of(several)
     except TypeError as error:
         raise TypeError(
             f"proposal is a {type(proposal).__name__}; it must be a Gaussian or a mixture of Gaussians over "
             f"R^P, a sequence of them, or a bqvi.Posterior ({error})"
         ) from None
     mean = several[0].mean
-    return Proposals.of(mixtures), None, mean if is_torch(mean) else None
+    return proposals, None, mean if is_torch(mean) else None
 
 
 def _require_room(choices: Choices, transition: Any) -> None:

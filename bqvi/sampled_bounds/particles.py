@@ -40,9 +40,9 @@ import numpy as np
 
 from bqvi.calls import Budget, Caller, Evaluations, Ledger, Unfinished
 from bqvi.calls.faults import NONE_FAILED, Failures
+from bqvi.posterior.posterior import mixture_of
 from bqvi.records import fingerprint, named
 from bqvi.sampled_bounds.settings import SETTINGS
-from gp.arrays import to_numpy
 from gp.linear_maps import cholesky
 from gp.measures import GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
@@ -62,12 +62,9 @@ class Proposals:
     density: MixtureDensity
 
     @classmethod
-    def of(cls, mixtures: Sequence[Any]) -> Proposals:
-        """The proposals of M ``mixtures``, measures with weights, means and covariances."""
-        plain = tuple(
-            GaussianMixture(*(to_numpy(part).astype(float) for part in (q.weights, q.means, q.covariances)))
-            for q in mixtures
-        )
+    def of(cls, given: Sequence[Any]) -> Proposals:
+        """The proposals of M problems, Gaussians or mixtures of Gaussians; TypeError for others."""
+        plain = tuple(map(mixture_of, given))
         shapes = {q.means.shape for q in plain}
         if len(shapes) > 1:
             raise ValueError(

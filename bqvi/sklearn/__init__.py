@@ -1,7 +1,6 @@
 """Estimators with scikit-learn's interface; only this package imports it (extra ``bqvi[sklearn]``)."""
 
-from gp.imports import needing
-from gp.suggestions import all_suggesting
+from gp.names import all_suggesting, needing
 
 with needing():
     from bqvi.sklearn.mixtures import BayesianGaussianMixture, DirichletProcessMixture, GaussianMixture

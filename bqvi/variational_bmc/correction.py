@@ -50,7 +50,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from bqvi.importance import WIDE, WIDENING, Proposal, covering, effective_size, pareto_shape, resampled
+from bqvi.importance import WIDE, WIDER, Proposal, covering, effective_size, pareto_shape, resampled
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.settings import FITTING, WEIGHTS
 from bqvi.variational_bmc.surrogate import Surrogate, log_posterior, posterior_mean
@@ -103,7 +103,7 @@ class Correction:
         return np.exp(self.log_weights)
 
 
-def proposal_of(q: DiagonalMixture, wide: float = WIDE, widening: float = WIDENING) -> Proposal:
+def proposal_of(q: DiagonalMixture, wide: float = WIDE, widening: float = WIDER) -> Proposal:
     """The proposal (1 - a) q + a q widened, with a = ``wide`` and scales ``widening`` times as large."""
     plain = Proposal(q.weights, q.means, q.scales[:, :, None] * np.eye(q.means.shape[1]))
     return plain.widened(wide, widening)

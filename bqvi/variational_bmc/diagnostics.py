@@ -27,7 +27,7 @@ from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates, place_of
 from bqvi.calls.faults import Failures
 from bqvi.calls.gradient_check import CONTRADICTED, gradient_warnings, left_out
-from bqvi.importance import PARETO, WIDE, WIDENING, psis, systematic
+from bqvi.importance import PARETO, WIDE, WIDER, psis, systematic
 from bqvi.posterior import Posterior, WeightedDraws
 from gp.arrays import Array, shown
 from gp.checks import require_integer
@@ -165,7 +165,7 @@ def check(
     proposal = GaussianMixture(
         np.concatenate([(1 - WIDE) * q.weights, WIDE * q.weights]),
         np.concatenate([q.means, q.means]),
-        np.concatenate([q.covariances, WIDENING**2 * q.covariances]),
+        np.concatenate([q.covariances, WIDER**2 * q.covariances]),
     )
     points = proposal.sample(n, np.random.default_rng(seed))
     evaluations = caller.evaluate(points)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
-from bqvi.importance import WIDE, WIDENING, resampled
+from bqvi.importance import WIDE, WIDER, resampled
 from bqvi.variational_bmc.correction import Correction, bounded, proposal_of, weighed
 from bqvi.variational_bmc.feasibility import Feasibility
 from bqvi.variational_bmc.settings import COMPONENTS, NODES, POOLED
@@ -118,7 +118,7 @@ def pool_of(
     feasible : the probability that the log joint can be evaluated at points.
     """
     top, count = surrogate.data.top, len(found.u)
-    plain = q.joined(q.widened(WIDENING), WIDE)
+    plain = q.joined(q.widened(WIDER), WIDE)
     wide = q.widened(POOLED.wider)
     first = PointMoments(found.u, found.whitened, found.mean, found.variance)
     further = _known(surrogate, proposal_of(wide, 0.0).draws(POOLED.draws, seed))

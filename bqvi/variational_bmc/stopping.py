@@ -20,7 +20,7 @@ draws of its posterior. A run that is about to converge therefore evaluates poin
 of a step, predicted before they are made. If its claim does not stand the run goes on, and its next claim is
 tested again.
 
-*Points of the posterior widened* (:mod:`bqvi.widened`) lie where the posterior ends, or only its draws do.
+*Points of the posterior widened* (:mod:`bqvi.importance`) lie where the posterior ends, or only its draws do.
 The excess of the log joint there does not decide: far out in a funnel it is many nats where there is no mass.
 
 *Draws of the posterior.* Draws u_i are of the surrogate's posterior p_s, tempered so that they reach into its
@@ -54,7 +54,7 @@ from scipy.special import logsumexp
 
 from bqvi.calls import Evaluations
 from bqvi.calls.returned import understated_noise
-from bqvi.importance import PARETO, resampled
+from bqvi.importance import PARETO, WIDENING, resampled, widened
 from bqvi.variational_bmc.exploration import SAME, Modes, distances
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, FITTING, NOISE, PREDICTIONS, WEIGHTS
 from bqvi.variational_bmc.state import (
@@ -68,7 +68,6 @@ from bqvi.variational_bmc.state import (
     with_pending,
 )
 from bqvi.variational_bmc.surrogate import Surrogate, fit
-from bqvi.widened import WIDENING, widened
 from gp.linear_maps import symmetric_divergence
 
 _UNTESTED = "the log joint has not been evaluated at points that could refute the result"

@@ -75,15 +75,20 @@ def embedding(kernel: type, measure: type) -> Callable[[PairFunction], PairFunct
 
 
 def formulas(kernel: Kernel, measure: Measure) -> Formulas:
-    """Return the integrals of a kernel against a measure.
+    """Return the integrals of a kernel against a measure; UnknownPairError as of `known_pair`."""
+    return known_pair(type(kernel), type(measure))(kernel, measure)
+
+
+def known_pair(kernel: type, measure: type) -> PairFunction:
+    """Return the function of a pair of classes, a kernel's and a measure's.
 
     Raises UnknownPairError, whose message lists the known pairs, where this one is not known.
     """
-    for kernel_type in type(kernel).__mro__:
-        for measure_type in type(measure).__mro__:
+    for kernel_type in kernel.__mro__:
+        for measure_type in measure.__mro__:
             if (kernel_type, measure_type) in _FUNCTIONS:
-                return _FUNCTIONS[kernel_type, measure_type](kernel, measure)
-    raise UnknownPairError(_registered(type(kernel), type(measure)))
+                return _FUNCTIONS[kernel_type, measure_type]
+    raise UnknownPairError(_registered(kernel, measure))
 
 
 def choose(

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from gp import kernels
 from gp.arrays import shown
-from gp.imports import needing
 from gp.kernels.base import Kernel
-from gp.suggestions import did_you_mean
+from gp.names import did_you_mean, needing
 
 if TYPE_CHECKING:
     from gp.interop.botorch_model import PosteriorModel

@@ -21,7 +21,7 @@ from gp.kernels.stationary import (
     Stationary,
 )
 from gp.kernels.white import White
-from gp.suggestions import all_suggesting
+from gp.names import all_suggesting
 
 RBF = SquaredExponential
 """The usual short name of :class:`SquaredExponential`."""

@@ -5,7 +5,7 @@ from gp.measures.empirical import Empirical, EmpiricalParameters
 from gp.measures.gaussian import Gaussian, GaussianParameters
 from gp.measures.mixture import GaussianMixture, MixtureParameters
 from gp.measures.uniform import Uniform, UniformParameters
-from gp.suggestions import all_suggesting
+from gp.names import all_suggesting
 
 __all__ = [
     "AffineMap", "Empirical", "EmpiricalParameters", "Gaussian", "GaussianMixture", "GaussianParameters",
