@@ -10,10 +10,9 @@ import numpy as np
 
 import bqvi
 from benchmarks.paired import Line, paired
-from bqvi.calls import Caller, Function
+from bqvi.calls import Caller, Function, Range
 from bqvi.quadrature.bayesian import BayesianRun, standardised
 from bqvi.quadrature.ensemble import fit
-from bqvi.quadrature.integrate import VALUES
 from bqvi.quadrature.models import Direct
 from bqvi.quadrature.nodes import pool
 from bqvi.quadrature.state import IntegrationProblem
@@ -105,7 +104,9 @@ def seconds() -> Iterator[Line]:
 def one_step(integrand: Integrand) -> Iterator[Line]:
     """At n = 400: choosing one node; evaluating it and learning from it; fitting hyperparameters again."""
     measure = integrand.measure
-    called = Caller(Function(integrand.function, vectorised=True, range=VALUES))
+    called = Caller(
+        Function(integrand.function, vectorised=True, range=Range("integrand", outputs=True, counts_as=0.0))
+    )
     problem = IntegrationProblem(called, measure, standardised(measure), 0, 400, 500, Direct(), batch=1)
     run = BayesianRun(problem, "bq")
     state = run.step(run.init())

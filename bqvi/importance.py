@@ -15,7 +15,8 @@ a posterior of a surrogate, is known by weighted draws. Where these end, either 
 surrogate does, and the draws cannot tell which. Evaluations beyond them can:
 
     rays    beyond the draws along their longest principal directions to either side, 1.5 and 3 times as far
-            as they reach; on a ray that a bound ends, a point halfway to the bound and one close to it
+            as they reach; on a ray that a bound ends, a point halfway to the bound and one close to it. A
+            periodic parameter has rays along its own axis too, which go on beyond the cut of its period
     t       from Student's t distribution with three degrees of freedom, with 2.5 times the scale of the draws
 
 A ray continues the line of the outermost draws, so that it stays on a curved ridge for a while. Bounds of
@@ -339,14 +340,16 @@ def widened(
     seed : the seed of the points from Student's t distribution.
     """
     answer = Spread.of(points, weights)
+    scattered = answer.scattered(WIDENING.scattered, seed)
     if coordinates is None or all(chart == "line" for chart, _, _ in coordinates.charts()):
-        return np.concatenate([answer.rays(), answer.scattered(WIDENING.scattered, seed)])
+        return np.concatenate([answer.rays(-np.inf, np.inf, np.zeros(0, int)), scattered])
     free, theta = coordinates.free, coordinates.unwrapped(points)
-    lower, upper = np.array([ends for _, *ends in coordinates.charts()]).T
-    within = Spread.of(theta[:, free], weights).rays(lower, upper)
+    ends, turning = np.array([ends for _, *ends in coordinates.charts()]).T, coordinates.periodic[free]
+    lower, upper = np.where(turning, [[-np.inf], [np.inf]], ends)  # a ray beyond the cut is at the other end
+    within = Spread.of(theta[:, free], weights).rays(lower, upper, turning)
     wide = np.tile(theta[0], (len(within), 1))
-    wide[:, free] = within
-    return np.concatenate([coordinates.from_user(wide), answer.scattered(WIDENING.scattered, seed)])
+    wide[:, free] = np.clip(within, np.nextafter(lower, upper), np.nextafter(upper, lower))  # after rounding
+    return np.concatenate([coordinates.from_user(wide), scattered])
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,10 +376,10 @@ class Spread:
         lengths = np.sqrt(np.maximum(values, WIDENING.least))
         return cls(median, sds, (points - median) / sds, weights, (vectors * lengths).T[::-1])
 
-    def rays(self, lower: np.ndarray | float = -np.inf, upper: np.ndarray | float = np.inf) -> np.ndarray:
-        """Points (m, D) on the rays along the longest directions to either side, inside of bounds (D,)."""
+    def rays(self, lower: np.ndarray | float, upper: np.ndarray | float, axes: np.ndarray) -> np.ndarray:
+        """Points (m, D) on the rays along the longest directions, and ``axes``, inside of bounds (D,)."""
         low, high = (lower - self.median) / self.sds, (upper - self.median) / self.sds
-        leading = self.directions[: WIDENING.directions]
+        leading = [*self.directions[: WIDENING.directions], *np.eye(len(self.median))[axes]]
         found = [self._ray(sign * ray, low, high) for ray in leading for sign in (1.0, -1.0)]
         return self.median + self.sds * np.concatenate(found)
 

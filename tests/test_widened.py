@@ -64,3 +64,22 @@ def test_points_of_a_scale_stay_above_its_bound():
     assert 0.0 < rays[0] < rays[1] < low
     middle = np.median(theta)
     assert rays[2:] - middle == pytest.approx(np.array([1.5, 3.0]) * (high - middle), rel=0.1)
+
+
+def test_draws_nearer_to_a_bound_than_numbers_tell_apart():
+    """Half of the mass of Beta(.01, .01) lies below 1e-30, or as near to 1: points stay inside."""
+    box = make_coordinates([0.0], [1.0], [0.1], [0.9])
+    theta = np.random.default_rng(3).beta(0.01, 0.01, (4000, 1))
+    inside = np.clip(theta, np.nextafter(0.0, 1.0), np.nextafter(1.0, 0.0))
+    found = widened(box.from_user(inside), np.full(4000, 1 / 4000), box, 0)
+    assert np.isfinite(found).all()
+
+
+def test_rays_of_a_periodic_parameter_pass_the_cut_of_its_period():
+    """Draws of a half normal that begins at the cut, beside a wider parameter: the other half is at 360."""
+    box = make_coordinates([0.0, -9.0], [360.0, 9.0], [10.0, -3.0], [350.0, 3.0], periodic=[0])
+    rng = np.random.default_rng(4)
+    theta = np.c_[np.abs(rng.normal(0.0, 5.0, 4000)), rng.standard_normal(4000)]
+    rays = box.to_user(widened(box.from_user(theta), np.full(4000, 1 / 4000), box, 0))[: -WIDENING.scattered]
+    beyond = rays[(rays[:, 0] > 345.0) & (np.abs(rays[:, 1]) < 1.0)]
+    assert len(beyond) == 2

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,11 +87,7 @@ class BayesianRun:
         self.problem, self.method, self.caller = problem, method, problem.integrand
         self.tolerance, self.seconds = tolerance, seconds
         self.ledger = Ledger(problem.measure.dimension)
-
-    @cached_property
-    def identity(self) -> dict[str, Any]:
-        """What tells the integral from others, by which a run that is resumed is compared."""
-        return identity(self.problem.integrand, self.problem.measure, self.method, self.problem.log_volume)
+        self.identity = identity(problem.integrand, problem.measure, method, problem.log_volume)
 
     def init(self) -> IntegrationState:
         """Return the state before the first evaluation, with the initial design to be evaluated.

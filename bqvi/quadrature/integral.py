@@ -222,7 +222,8 @@ def shifted_back(values: np.ndarray, shift: float) -> np.ndarray:
 
 
 def with_zeros(function: Function, made: Evaluations) -> Evaluations:
-    """Return evaluations in which f is zero where it failed, unless ``function.errors`` is "raise"."""
+    """Return evaluations (n, o) in which f is zero where it failed, unless ``function.errors`` is "raise"."""
+    made = made if function.range.outputs else replace(made, values=made.values[:, None])
     return made if function.errors == "raise" else replace(made, failed=np.zeros(len(made), dtype=bool))
 
 

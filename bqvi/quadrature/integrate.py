@@ -53,16 +53,6 @@ _Gradient: TypeAlias = Annotated[
 _OF_A_BOX = Beside("measure", (None, _LEBESGUE))
 _NOISE_OF_F = Apart("log", "the noise of ln f is not that of f")
 
-VALUES = Range("integrand", outputs=True, counts_as=0.0)
-_LOGARITHMS = Range("integrand", logarithmic=True, outputs=True, counts_as=-np.inf)
-_WARPED = Range(
-    "integrand",
-    outputs=True,
-    counts_as=0.0,
-    non_negative="WSABI models a square, so it has to be non-negative; use method 'bq'",
-)
-"""The values that an integrand may return: those of f, those of ln f, and those of f for WSABI."""
-
 
 @door(Integral)
 def integrate(
@@ -94,9 +84,9 @@ def integrate(
     Parameters
     ----------
     f : a function of points (n, D) that returns values (n,), or (n, o) for o outputs that share nodes and
-        weights; booleans are 0 and 1. Points are arrays of the measure's kind (NumPy or torch). Or a
-        `TargetModel` of `bqvi.adapters`: the integral is then its evidence, returned as a logarithm
-        (``log_mean``), and ``measure`` only proposes points.
+        weights (not with ``log`` or 'wsabi'); booleans are 0 and 1. Points are arrays of the measure's kind
+        (NumPy or torch). Or a `TargetModel` of `bqvi.adapters`: the integral is then its evidence, returned
+        as a logarithm (``log_mean``), and ``measure`` only proposes points.
     measure : a measure of :mod:`gp.measures`: Gaussian, mixture of Gaussians, box, or finite; or 'lebesgue',
         for the integral over a box, the default where ``lower`` and ``upper`` are given. With 'lebesgue',
         ``mean``, ``sd``, ``tolerance`` and the trace refer to int f(x) dx, and ``values`` and the surrogate
@@ -192,7 +182,11 @@ def integrate(
         f, gradient, vectorised, noise_sd,
         log_weight=None if log_density is None else _log_ratio(log_density, measure),
         like=measure.parameters()[0], errors=errors,
-        range=replace(_LOGARITHMS if log else VALUES if method in _UNWARPED else _WARPED, beside=log_density),
+        range=Range(
+            "integrand", logarithmic=log, counts_as=-np.inf if log else 0.0, beside=log_density,
+            outputs=not log and method in _UNWARPED, non_negative="" if log or method in _UNWARPED
+            else "WSABI models a square, so it has to be non-negative; use method 'bq'",
+        ),
     )  # fmt: skip
     if not callable(noise_sd):  # the process has the noise then, not each value
         function = replace(function, noise_sd=None)

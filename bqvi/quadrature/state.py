@@ -45,6 +45,7 @@ def identity(integrand: Caller, measure: Measure, method: str, log_volume: float
         "method": method,
         "log_volume": log_volume,
         "measure": f"{type(measure).__name__} {fingerprint(tuple(measure.parameters()))}",
+        "log": function.range.logarithmic,
         "log_density": function.log_weight is not None,
         "gradient": function.gradient is not None,
     }

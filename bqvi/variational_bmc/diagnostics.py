@@ -260,14 +260,11 @@ def advice(
     shape : the Pareto shape k of the weights between the surrogate and q; None if it is not known.
     located : whether the posterior has been found; otherwise there is no advice on bounds and intervals.
     """
-    raised, place = (
-        Failures().after(evaluations[evaluations.failed]),
-        partial(place_of, posterior.coordinates),
-    )
+    raised = Failures().after(evaluations[evaluations.failed])
     return (
         *_about_weights(shape),
         *_about_failures(evaluations),
-        *raised.warnings(len(evaluations), place),
+        *raised.warnings(len(evaluations), partial(place_of, posterior.coordinates)),
         *_about_gradients(evaluations, posterior.coordinates),
         *(_about_bounds(posterior) if located else ()),
         *(_about_box(posterior) if located else ()),
@@ -291,6 +288,24 @@ def about_width(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
             "the prior of this parameter.",
         )
     return ()
+
+
+def _drawn(posterior: Posterior) -> np.ndarray:
+    """Draws (4096, D) of the posterior, in the coordinates."""
+    made = posterior.draws
+    return posterior.q.sample(4096, 0) if made is None else made.points[systematic(made.weights, 4096, 0.5)]
+
+
+def about_rounding(posterior: Posterior) -> tuple[str, ...]:
+    """A reason where numbers in double precision do not resolve the posterior near a bound; () otherwise."""
+    coordinates, draws = posterior.coordinates, _drawn(posterior)
+    back = coordinates.from_user(coordinates.to_user(draws))
+    shares = np.mean(np.abs(back - draws) > 1e-3, axis=0)
+    return () if shares.max() < 0.01 else (
+        f"{shares.max():.0%} of the posterior of {coordinates.free_names[int(np.argmax(shares))]} lies as "
+        "close to a bound as numbers in double precision are to each other: give its distance from that "
+        "bound, or the logarithm of that, as the parameter",
+    )  # fmt: skip
 
 
 def _about_weights(shape: float | None) -> list[str]:
@@ -340,31 +355,20 @@ def _about_gradients(evaluations: Evaluations, coordinates: Coordinates) -> list
 
 
 def _about_bounds(posterior: Posterior) -> list[str]:
-    """Warnings of mass beside a bound, or beside the point where a periodic parameter was cut."""
+    """Warnings of mass beside a bound."""
     coordinates, warnings = posterior.coordinates, []
-    made = posterior.draws
-    plain = None if made is None else made.points[systematic(made.weights, 4096, 0.5)]
-    draws = coordinates.unwrapped(posterior.q.sample(4096, 0) if plain is None else plain)
-    for position, (kind, low, high) in enumerate(coordinates.charts()):
-        if kind != "between":
+    draws = coordinates.unwrapped(_drawn(posterior))
+    for i, (kind, low, high) in zip(coordinates.free, coordinates.charts(), strict=True):
+        if kind != "between" or coordinates.periodic[i]:
             continue
-        i = coordinates.free[position]
         place = (draws[:, i] - low) / (high - low)
         near = min(0.01, 0.25 * float(place.std()))
         below, above = float(np.mean(place < near)), float(np.mean(place > 1 - near))
-        name = coordinates.names[i]
-        if coordinates.periodic[i] and below + above > 0.01:
-            theta = coordinates.lower[None].copy()
-            theta[0, i] = high
-            warnings.append(
-                f"The posterior of {name} reaches {float(coordinates.wrapped(theta)[0, i]):.4g}, "
-                "where its period was cut open: move the middle of its plausible interval to the mode."
-            )
-        elif not coordinates.periodic[i] and max(below, above) > 0.05:
+        if max(below, above) > 0.05:
             side, bound = ("lower", low) if below > above else ("upper", high)
             warnings.append(
-                f"{max(below, above):.0%} of the posterior of {name} lies within 1 % of its {side} bound "
-                f"{bound:.4g}: widen the bound if it is not part of the model."
+                f"{max(below, above):.0%} of the posterior of {coordinates.names[i]} lies within 1 % of its "
+                f"{side} bound {bound:.4g}: widen the bound if it is not part of the model."
             )
     return warnings
 

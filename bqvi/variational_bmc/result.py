@@ -29,7 +29,7 @@ from bqvi.calls.table import nothing_above
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Checkpoint, Trace
 from bqvi.runs.door_result import DoorResult
-from bqvi.variational_bmc.diagnostics import about_width, advice, contradicted
+from bqvi.variational_bmc.diagnostics import about_rounding, about_width, advice, contradicted
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.scaling import UserUnits
 from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, WEIGHTS
@@ -245,7 +245,7 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     made, exact = reached.evaluations.censored, not run.settings_at(state).noise_unknown
     reasons = (*reasons, *understated(made, estimate.surrogate), *(contradicted(made) if exact else ()))
     values = (made.values - run.coordinates.log_jacobian(made.points))[~made.failed]
-    reasons = (*reasons, *nothing_above(values, int(made.failed.sum())))
+    reasons = (*reasons, *nothing_above(values, int(made.failed.sum())), *about_rounding(posterior))
     located = row.divergence < PREDICTIONS.unsettled and row.log_evidence_sd < EXPLORATION.located
     shape = None if corrected else estimate.found.pareto_k
     return VBMCResult(

@@ -207,6 +207,15 @@ def test_several_outputs():
         assert found.mean[1] == pytest.approx(2 * found.mean[0] + 1, rel=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("method", "log"), [("wsabi-l", False), ("wsabi-m", True), ("bq", True), ("qmc", True)]
+)
+def test_methods_of_one_output_refuse_two(method, log):
+    """The integral of the first of them alone is not what was asked for."""
+    with pytest.raises(bqvi.RunError, match=r"returned shape \(\d+, 2\).*must return real numbers \(\d+,\)"):
+        bqvi.integrate(lambda x: np.stack([bump(x), 2 * bump(x)], axis=1), GAUSSIAN, 32, method, log=log)
+
+
 def test_one_point_at_a_time():
     seen = []
 

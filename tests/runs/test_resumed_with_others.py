@@ -62,6 +62,8 @@ def value(x):
         (integrated, bump, {"method": "qmc"}, {"measure": normal(2.0)}, "had measure with other numbers"),
         (integrated, bump, {}, {"measure": Empirical(np.eye(2))}, "had measure with other numbers"),
         (integrated, bump, {}, {"log_density": log_joint}, "without log_density, which this call has"),
+        (integrated, bump, {}, {"log": True}, "without log, which this call has"),
+        (integrated, log_joint, {"log": True, "method": "qmc"}, {"log": False, "method": "qmc"}, "with log,"),
         (integrated, bump, {}, {"gradient": slopes}, "without gradient, which this call has"),
         (integrated, bump, {"gradient": slopes}, {"gradient": None}, "with gradient, which this call lacks"),
         (fitted, log_joint, {}, {"gradient": never}, "without gradient, which this call has"),

@@ -13,7 +13,7 @@ from bqvi.calls import Caller, Evaluations, Function
 from bqvi.calls.coordinates import make_coordinates
 from bqvi.importance import pareto_shape, psis
 from bqvi.posterior import Posterior
-from bqvi.variational_bmc.diagnostics import advice, agreement, check
+from bqvi.variational_bmc.diagnostics import about_rounding, advice, agreement, check
 from experiments.problems import known_posteriors
 from gp.measures import GaussianMixture
 
@@ -178,8 +178,15 @@ def test_advice():
     said = " ".join(advice(Posterior(q, bounded), evaluations()))
     assert "within 1 % of its upper bound 1: widen" in said
     angle = make_coordinates([0.0], [360.0], [10.0], [170.0], periodic=[0], names=["angle"])
-    flat = GaussianMixture(np.ones(1), np.zeros((1, 1)), np.array([[4.0]]))
-    assert "angle reaches 270" in " ".join(advice(Posterior(flat, angle), evaluations()))
+    assert "bound" not in " ".join(advice(Posterior(q, angle), evaluations()))
+
+
+@pytest.mark.parametrize(("lower", "said"), [(1.0, True), (0.0, False)])
+def test_a_posterior_nearer_to_its_bound_than_numbers_are_to_each_other(lower, said):
+    """At 8.5 to 9.5 standard deviations a share of 1e-17 to 1e-21 of the interval lies nearer to a bound."""
+    box = make_coordinates([lower], [lower + 1.0], [lower + 0.2], [lower + 0.8])
+    q = GaussianMixture(np.ones(1), np.array([[-9.0 / scipy.special.ndtri(0.8)]]), np.array([[0.04]]))
+    assert bool(about_rounding(Posterior(q, box))) == said
 
 
 @pytest.mark.parametrize(("centre", "spread", "warned"), [(0.005, 0.25, False), (0.0003, 1.5, True)])

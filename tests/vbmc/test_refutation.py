@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.special import i0e
 from scipy.stats import norm
 
 import bqvi
@@ -95,6 +96,19 @@ def test_a_run_converges_once_its_claim_was_tested():
     # some of its points lie beyond the surrogate's posterior, where predictions are low
     assert state.predicted[test, 0].min() < found.evaluations.values.max() - 5
     assert len(state) < CONVERGENCE.again * state.scaled_at + len(test)  # scales were looked for just before
+
+
+def test_a_mode_at_the_cut_of_a_period_is_found_on_both_sides():
+    """A von Mises density times a normal one: half of the mass lies at the other end of the interval."""
+    wide = 3.0
+    found = bqvi.vbmc(
+        lambda t: 100.0 * (np.cos(t[0] - np.pi) - 1.0) - 0.5 * (t[1] / wide) ** 2,
+        lower=[-np.pi, -np.inf], upper=[np.pi, np.inf], plausible_lower=[-2.0, -2.0],
+        plausible_upper=[2.0, 2.0], periodic=[0], budget=120, seed=0,
+    )  # fmt: skip
+    truth = np.log(2 * np.pi * i0e(100.0) * wide * np.sqrt(2 * np.pi))
+    assert found.converged
+    assert found.log_evidence == pytest.approx(truth, abs=3 * found.log_evidence_sd)
 
 
 def test_a_mixture_of_overlapping_modes_converges_although_its_draws_contradict_a_part():
