@@ -161,29 +161,6 @@ def test_the_bound_is_exact_wherever_sweeps_stop():
     assert found.bound == pytest.approx(words - divergence, rel=1e-11)
 
 
-LEARNT = [
-    {},
-    {"learn_concentration": "symmetric"},
-    {"learn_concentration": "asymmetric", "learn_word_concentration": True},
-]
-
-
-@pytest.mark.parametrize("learnt", LEARNT)
-@pytest.mark.parametrize("start", ["random", "k-means++"])
-def test_coordinate_ascent_never_falls(learnt, start):
-    x = corpus(np.random.default_rng(1), 40, 20, length=30)
-    model = LatentDirichletAllocation(3, 20, concentration=0.05, **learnt)
-    trace = bqvi.fit(model, x, start_from=start, steps=40).trace["elbo"]
-    assert np.diff(trace).min() > -1e-9 * abs(trace[-1])
-
-
-def test_point_estimates_of_topics_never_fall():
-    x = corpus(np.random.default_rng(2), 40, 20)
-    model = LatentDirichletAllocation(3, 20, word_concentration=1.0, learn_concentration="asymmetric")
-    trace = bqvi.fit(model, x, family="point", steps=40).trace["elbo"]
-    assert np.diff(trace).min() > -1e-9 * abs(trace[-1])
-
-
 def test_refined_steps_keep_the_better_proportions_of_each_document():
     x, model, q = case(np.random.default_rng(8), n=30)
     anew = model.local_step(q, x)
@@ -203,24 +180,6 @@ def in_double_precision(patch):
     extrapolated steps on the way: by up to 2e-8 at the tolerance of the defaults.
     """
     patch.setattr(document_step_module, "Sweeps", partial(Sweeps, short=np.inf, tolerance=1e-13, most=20_000))
-
-
-@few
-@given(seed=seeds)
-def test_stochastic_steps_average_to_the_full_data_step(seed):
-    rng = np.random.default_rng(seed)
-    x, _, q = case(rng, n=8)
-    model = LatentDirichletAllocation(3, 5, learn_concentration="asymmetric")
-    q = Product({**q.factors, "concentration": Concentration(rng.uniform(0.1, 2.0, 3))})
-    with pytest.MonkeyPatch.context() as patch:
-        in_double_precision(patch)
-        whole = model.local_step(q, x)
-        parts = [model.local_step(q, x[i : i + 2], np.full(2, 4.0)) for i in range(0, 8, 2)]
-    assert np.mean([part.bound for part in parts]) == pytest.approx(whole.bound, rel=1e-12)
-    for i, expected in enumerate(whole.statistics):
-        np.testing.assert_allclose(
-            np.mean([part.statistics[i] for part in parts], axis=0), expected, rtol=1e-10, atol=1e-12
-        )
 
 
 def test_sweeps_in_single_precision_end_as_near_as_their_tolerance():

@@ -98,22 +98,6 @@ def test_missing_entries_are_integrated_out():
     assert np.diff(bayes.trace["elbo"]).min() > -1e-9 * abs(bayes.elbo)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        np.ones((5, 3)),
-        np.zeros((1, 2)),
-        np.column_stack([np.arange(6.0), 2.0 * np.arange(6.0)]),
-        1e6 + np.random.default_rng(0).normal(size=(20, 3)),
-    ],
-    ids=["copies", "one row", "collinear", "far away"],
-)
-def test_degenerate_data(data):
-    fit = bqvi.fit(FactorAnalysis(2), data, steps=50)
-    assert np.isfinite(fit.elbo)
-    assert np.isfinite(fit.q["columns"].mean).all()
-
-
 def test_the_number_of_factors_by_the_bound():
     bounds = [bqvi.fit(FactorAnalysis(k), DATA, steps=500).elbo for k in (1, 2, 3)]
     assert int(np.argmax(bounds)) == 1
