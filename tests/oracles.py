@@ -1,6 +1,5 @@
 """The models term by term from the thesis' equations, in torch and with loops."""
 
-import itertools
 import math
 
 import numpy as np
@@ -109,36 +108,6 @@ def log_dirichlet_multinomial(counts, alpha):
         + scipy.special.gammaln(alpha + counts).sum()
         - scipy.special.gammaln(alpha).sum()
     )
-
-
-def assignments(n, k):
-    return (np.array(z) for z in itertools.product(range(k), repeat=n))
-
-
-def gaussian_mixture_log_evidence(x, alpha_0, m_0, c_0, sigma):
-    """ln p(X) summed over all K^N assignments: each component's data are jointly Gaussian."""
-    terms = []
-    for z in assignments(len(x), len(alpha_0)):
-        value = log_dirichlet_multinomial(np.bincount(z, minlength=len(alpha_0)), alpha_0)
-        for k in np.unique(z):
-            own = x[z == k]
-            n = len(own)
-            covariance = np.kron(np.eye(n), sigma) + np.kron(np.ones((n, n)), c_0)
-            value += scipy.stats.multivariate_normal(np.tile(m_0, n), covariance).logpdf(own.ravel())
-        terms.append(value)
-    return scipy.special.logsumexp(terms)
-
-
-def multinomial_mixture_log_evidence(x, alpha_0, gamma_0):
-    """ln p(X) summed over all assignments, multinomial coefficients included."""
-    terms = []
-    for z in assignments(len(x), len(alpha_0)):
-        value = log_dirichlet_multinomial(np.bincount(z, minlength=len(alpha_0)), alpha_0)
-        for k in np.unique(z):
-            value += log_dirichlet_multinomial(x[z == k].sum(0), gamma_0)
-        terms.append(value)
-    gammaln = scipy.special.gammaln
-    return scipy.special.logsumexp(terms) + (gammaln(x.sum(1) + 1.0).sum() - gammaln(x + 1.0).sum())
 
 
 def z_scores(draws, mean):

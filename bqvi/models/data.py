@@ -126,7 +126,7 @@ def _as_real_tensor(name: str, data: Any) -> Any:
 def has_missing(data: Data) -> bool:
     """Whether a dense NumPy table (N, D) has a NaN."""
     dense = isinstance(data, np.ndarray) and data.dtype.kind == "f"
-    return dense and bool(np.isnan(data.sum()))
+    return dense and bool(np.isnan(data.sum(dtype=float)))
 
 
 def require_observed_columns(data: Data) -> None:

@@ -223,20 +223,6 @@ def test_scikit_learn_has_the_same_proportions_and_bound():
     assert bound > peer.score(x) - 1.0
 
 
-def test_sparse_dense_integers_and_lists_are_one():
-    x = corpus(np.random.default_rng(6), 20, 8)
-    model = LatentDirichletAllocation(2, 8)
-    expected = bqvi.fit(model, x, steps=5).elbo
-    for data in (
-        x.astype(int),
-        x.astype(np.float16),
-        x.tolist(),
-        scipy.sparse.csr_matrix(x),
-        scipy.sparse.coo_array(x),
-    ):
-        assert bqvi.fit(model, data, steps=5).elbo == expected
-
-
 def test_single_precision_sweeps_change_nothing_but_the_last_digits():
     x = corpus(np.random.default_rng(6), 20, 8)
     model = LatentDirichletAllocation(2, 8)
