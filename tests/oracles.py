@@ -100,14 +100,6 @@ def multinomial_mixture_responsibilities(x, alpha, gamma):
     return torch.softmax(x @ log_beta.T + expected_log_weights(alpha), -1)
 
 
-def log_dirichlet_multinomial(counts, alpha):
-    """ln of the probability of one sequence of draws with these counts."""
-    return (
-        scipy.special.gammaln(alpha.sum())
-        - scipy.special.gammaln(alpha.sum() + counts.sum())
-        + scipy.special.gammaln(alpha + counts).sum()
-        - scipy.special.gammaln(alpha).sum()
-    )
 
 
 def z_scores(draws, mean):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.stats
 from sklearn import decomposition
 
 import bqvi
@@ -75,27 +74,6 @@ def test_the_local_step_is_the_posterior_of_the_factors():
     posterior = np.linalg.inv(np.eye(2) + (w.T * precision) @ w)
     expected = (DATA - theta["centre"]) * precision @ w @ posterior
     assert model.transform(fit.q, DATA) == pytest.approx(expected)
-
-
-def test_missing_entries_are_integrated_out():
-    holes = DATA.copy()
-    holes[RNG.random(DATA.shape) < 0.2] = np.nan
-    holes = holes[~np.isnan(holes).all(axis=1)]
-    fit = bqvi.fit(FactorAnalysis(2, prior=RegressionPrior(flat=True)), holes, family="point", steps=60)
-    model = fit.problem.model
-    theta = model.parameters(fit.q)
-    covariance = theta["loadings"] @ theta["loadings"].T + np.diag(theta["variances"])
-    by_hand = sum(
-        scipy.stats.multivariate_normal(theta["centre"][shown], covariance[np.ix_(shown, shown)]).logpdf(
-            row[shown]
-        )
-        for row in holes
-        for shown in [~np.isnan(row)]
-    )
-    assert fit.elbo == pytest.approx(by_hand)
-    assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
-    bayes = bqvi.fit(FactorAnalysis(2), holes, steps=20)
-    assert np.diff(bayes.trace["elbo"]).min() > -1e-9 * abs(bayes.elbo)
 
 
 def test_the_number_of_factors_by_the_bound():

@@ -174,39 +174,6 @@ def test_data_far_from_the_origin(distance):
     np.testing.assert_allclose(far.q["means"].mean - shift, near.q["means"].mean, atol=1e-9 * distance)
 
 
-def test_log_likelihood_is_scipys():
-    rng = np.random.default_rng(5)
-    x, model, _ = gaussian_case(rng, 50, 3, 2)
-    pi, mu = rng.dirichlet(np.ones(4)), rng.normal(size=(4, 2))
-    each = np.stack(
-        [
-            np.log(p) + scipy.stats.multivariate_normal(m, model.covariance).logpdf(x)
-            for p, m in zip(pi, mu, strict=True)
-        ]
-    )
-    expected = scipy.special.logsumexp(each, axis=0).sum()
-    truth = {"weights": pi, "means": mu}
-    assert model.log_likelihood(x, truth) == pytest.approx(expected, rel=1e-12)
-    empty = {"weights": np.append(pi, 0.0), "means": np.vstack([mu, [1e3, 1e3]])}
-    assert model.log_likelihood(x, empty) == pytest.approx(expected, rel=1e-12)
-    assert model.log_likelihood(torch.tensor(x), truth) == pytest.approx(expected, rel=1e-12)
-
-
-def test_multinomial_log_likelihood_is_scipys():
-    rng = np.random.default_rng(6)
-    x, model, _ = multinomial_case(rng, 40, 3, 5)
-    pi, beta = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(5), 3)
-    totals = x.sum(1).astype(int)
-    each = np.stack(
-        [np.log(p) + scipy.stats.multinomial(totals, b).logpmf(x) for p, b in zip(pi, beta, strict=True)]
-    )
-    expected = scipy.special.logsumexp(each, axis=0).sum()
-    assert model.log_likelihood(x, {"weights": pi, "words": beta}) == pytest.approx(expected, rel=1e-11)
-    assert model.log_likelihood(scipy.sparse.csr_array(x), {"weights": pi, "words": beta}) == pytest.approx(
-        expected, rel=1e-11
-    )
-
-
 def test_first_centres_are_spread():
     """k-means++ on four tight far-apart groups takes one row of each; random rows seldom do."""
     rng = np.random.default_rng(0)

@@ -43,22 +43,26 @@ def test_the_bound_rises_and_the_planted_subspaces_are_found(noise):
     assert np.sqrt(((back - X) ** 2).mean()) < 0.25
 
 
+@pytest.mark.parametrize("k", [1, 2])
 @pytest.mark.parametrize(
     ("noise", "x"), [("spherical", X[:60]), ("diagonal", HOLES[:60])], ids=["whole", "missing"]
 )
-def test_a_point_has_the_likelihood_by_scipy(noise, x):
-    fit = bqvi.fit(mixture(noise, prior=RegressionPrior(flat=True)), x, family="point", steps=20)
+def test_a_point_has_the_likelihood_by_scipy(noise, x, k):
+    flat = RegressionPrior(flat=True)
+    made = FactorAnalysis(2, noise, prior=flat) if k == 1 else mixture(noise, prior=flat)
+    fit = bqvi.fit(made, x, family="point", steps=20)
     assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
     model = fit.problem.model
     theta = model.parameters(fit.q)
-    table = np.empty((len(x), 2))
-    for k in range(2):
-        w, centre = theta["loadings"][k], theta["centre"][k]
-        covariance = w @ w.T + np.diag(theta["variances"][k])
+    parts = theta if k == 2 else {"weights": np.ones(1)} | {name: part[None] for name, part in theta.items()}
+    table = np.empty((len(x), k))
+    for j in range(k):
+        w, centre = parts["loadings"][j], parts["centre"][j]
+        covariance = w @ w.T + np.diag(parts["variances"][j])
         for n, row in enumerate(x):
             o = ~np.isnan(row)
             normal = scipy.stats.multivariate_normal(centre[o], covariance[np.ix_(o, o)])
-            table[n, k] = np.log(theta["weights"][k]) + normal.logpdf(row[o])
+            table[n, j] = np.log(parts["weights"][j]) + normal.logpdf(row[o])
     assert fit.elbo == pytest.approx(logsumexp(table, axis=1).sum())
     assert model.log_likelihood(x, theta) == pytest.approx(fit.elbo)
     np.testing.assert_allclose(

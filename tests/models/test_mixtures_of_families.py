@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import scipy.integrate
+import scipy.sparse
 import scipy.special
 import scipy.stats
 
@@ -15,6 +15,7 @@ from bqvi.models import (
     GaussianMixture,
     Marginal,
     Mixture,
+    Multinomial,
     Sticks,
     UniformWeights,
     bernoulli,
@@ -130,6 +131,55 @@ def test_a_point_estimate_of_sticks_says_where_a_learnt_concentration_has_no_max
     assert np.isfinite(fixed.elbo)
 
 
+SIGMA = np.array([[1.0, 0.4], [0.4, 0.7]])
+DENSITIES = {
+    "poisson": (poisson(), lambda row, p: scipy.stats.poisson(p).logpmf(row)),
+    "exponential": (exponential(), lambda row, p: scipy.stats.expon(scale=1.0 / p).logpdf(row)),
+    "bernoulli": (bernoulli(1.5, 2.0), lambda row, p: scipy.stats.bernoulli(p[:, 0]).logpmf(row)),
+    "categorical": (categorical(3, 1.5), lambda row, p: np.log(p[[0, 1], row.astype(int)])),
+    "multinomial": (
+        Multinomial(2, 1.5),
+        lambda row, p: scipy.stats.multinomial(int(row.sum()), p).logpmf(row),
+    ),
+    "known": (
+        gaussian_components(SIGMA),
+        lambda row, p: scipy.stats.multivariate_normal(p, SIGMA).logpdf(row),
+    ),
+}
+
+
+@pytest.mark.parametrize("family", ["full", "point"])
+@pytest.mark.parametrize("kind", DENSITIES)
+def test_likelihoods_at_means_and_draws_of_q_are_scipys(kind, family):
+    components, log_density = DENSITIES[kind]
+    rng = np.random.default_rng(11)
+    x = {
+        "exponential": rng.exponential(2.0, (30, 2)),
+        "known": rng.normal(size=(30, 2)) + 4.0 * rng.integers(2, size=(30, 1)),
+        "bernoulli": rng.integers(2, size=(30, 2)),
+        "categorical": rng.integers(3, size=(30, 2)),
+    }.get(kind, rng.poisson(3.0, (30, 2))).astype(float)
+    fit = bqvi.fit(Mixture(DirichletWeights(2, 1.5), components), x, family=family, steps=4)
+    model = fit.problem.model
+
+    def of_components(points):
+        return np.array([[np.sum(log_density(row, p)) for p in points] for row in x])
+
+    theta = fit.q.mean
+    points = theta[components.name]
+    expected = scipy.special.logsumexp(np.log(theta["weights"]) + of_components(points), axis=1).sum()
+    assert model.log_likelihood(x, theta) == pytest.approx(expected, rel=1e-10)
+    third = {"weights": np.append(theta["weights"], 0.0), components.name: points[[0, 1, 0]]}
+    assert model.log_likelihood(x, third) == pytest.approx(expected, rel=1e-10)
+    if kind == "multinomial":
+        assert model.log_likelihood(scipy.sparse.csr_array(x), theta) == pytest.approx(expected, rel=1e-10)
+    draws = {name: factor.sample(3, 1) for name, factor in fit.q.factors.items()}
+    own = draws[components.name] if kind == "known" else np.exp(draws[components.name])
+    found = model.component_log_joint(draws, x) + model.components.log_base_measure(x)[:, None]
+    for log_weights, points, one in zip(draws["weights"], own, found, strict=True):
+        np.testing.assert_allclose(one, log_weights + of_components(points), rtol=1e-9, atol=1e-9)
+
+
 def test_map_of_rates_is_the_closed_form():
     """With one component, the mode of Gamma(2 + sum, 0.7 + N)."""
     found = bqvi.fit(Mixture(UniformWeights(1), poisson(2.0, 0.7)), COUNTS, family="point", steps=5)
@@ -158,62 +208,9 @@ def test_small_data_have_the_bound_of_their_units(scale):
     assert there.elbo == pytest.approx(here.elbo - 60.0 * np.log(scale), rel=1e-7)
 
 
-def test_log_likelihood_and_draws_are_scipys():
-    model = settled(Mixture(DirichletWeights(2, 0.8), poisson(2.0, 0.7)), COUNTS)
-    q = bqvi.fit(model, COUNTS, steps=3).q
-    theta = {name: factor.sample(3, 1) for name, factor in q.factors.items()}
-    base = model.components.log_base_measure(COUNTS)[:, None]
-    rates = np.exp(theta["rates"])
-    expected = np.array(
-        [
-            [[w[k] + scipy.stats.poisson(r[k]).logpmf(row).sum() for k in range(2)] for row in COUNTS]
-            for w, r in zip(theta["weights"], rates, strict=True)
-        ]
-    )
-    np.testing.assert_allclose(model.component_log_joint(theta, COUNTS) + base, expected, rtol=1e-10)
-    point = {"weights": np.exp(theta["weights"][0]), "rates": rates[0]}
-    summed = scipy.special.logsumexp(expected[0], axis=1).sum()
-    assert model.log_likelihood(COUNTS, point) == pytest.approx(summed, rel=1e-10)
-
-
 def test_a_tied_tail_needs_components_of_their_own():
     with pytest.raises(ValueError, match="tail is 'tied' with a covariance that all components share"):
         Mixture(Sticks(6, tail="tied"), gaussian_components("tied"))
-
-
-@pytest.mark.parametrize("family", ["full", "point"])
-@pytest.mark.parametrize("kind", ["poisson", "exponential", "bernoulli", "categorical"])
-def test_the_likelihood_at_the_mean_of_q_is_scipys(kind, family):
-    rng = np.random.default_rng(11)
-    x = {
-        "poisson": rng.poisson(3.0, (30, 2)),
-        "exponential": rng.exponential(2.0, (30, 2)),
-        "bernoulli": rng.integers(2, size=(30, 2)),
-        "categorical": rng.integers(3, size=(30, 2)),
-    }[kind].astype(float)
-    made = {
-        "poisson": poisson(),
-        "exponential": exponential(),
-        "bernoulli": bernoulli(1.5, 2.0),
-        "categorical": categorical(3, 1.5),
-    }[kind]
-    log_density = {
-        "poisson": lambda row, p: scipy.stats.poisson(p).logpmf(row),
-        "exponential": lambda row, p: scipy.stats.expon(scale=1.0 / p).logpdf(row),
-        "bernoulli": lambda row, p: scipy.stats.bernoulli(p[:, 0]).logpmf(row),
-        "categorical": lambda row, p: np.log(p[[0, 1], row.astype(int)]),
-    }[kind]
-    fit = bqvi.fit(Mixture(DirichletWeights(2, 1.5), made), x, family=family, steps=4)
-    theta = fit.q.mean
-    each = [
-        [
-            np.log(w) + log_density(row, p).sum()
-            for w, p in zip(theta["weights"], theta[made.name], strict=True)
-        ]
-        for row in x
-    ]
-    expected = scipy.special.logsumexp(each, axis=1).sum()
-    assert fit.problem.model.log_likelihood(x, theta) == pytest.approx(expected, rel=1e-10)
 
 
 @pytest.mark.parametrize("process", [False, True])

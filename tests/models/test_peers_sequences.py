@@ -7,8 +7,6 @@ chains from left to right, the order of sequences, draws, a state without visits
 is nothing here for those of parameters set by hand, of mixtures as emissions, and of AIC and BIC.
 """
 
-import itertools
-
 import numpy as np
 import pytest
 import scipy.special
@@ -29,9 +27,6 @@ from bqvi.sklearn import HiddenMarkovModel as HiddenStates
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SHAPES = ("full", "tied", "diag", "spherical")
 EMISSIONS = ("gaussian", "categorical", "poisson")
-INITIAL = np.array([0.6, 0.4])
-TRANSITIONS = np.array([[0.7, 0.3], [0.4, 0.6]])
-SYMBOLS = np.array([[0.1, 0.4, 0.5], [0.6, 0.3, 0.1]])
 
 
 def at_a_point(initial, transitions, symbols):
@@ -56,37 +51,6 @@ def rises(found):
     return np.isfinite(bounds).all() and (np.diff(bounds) > -1e-9 * abs(bounds[-1])).all()
 
 
-def test_known_parameters_have_the_likelihood_posterior_and_path_of_all_paths():
-    model, q = HiddenMarkovModel(2, one_column(3, 1.0)), at_a_point(INITIAL, TRANSITIONS, SYMBOLS)
-    x = np.array([0, 1, 2, 2, 0, 1])
-    paths = list(itertools.product(range(2), repeat=len(x)))
-    joint = np.array(
-        [
-            INITIAL[z[0]]
-            * np.prod([TRANSITIONS[i, j] for i, j in itertools.pairwise(z)])
-            * np.prod(SYMBOLS[list(z), x])
-            for z in paths
-        ]
-    )
-    assert model.log_evidence_bounds(q, [x])[0] == pytest.approx(np.log(joint.sum()), rel=1e-12)
-    (posterior,), (path,), (states,) = model.posteriors(q, [x]), model.viterbi(q, [x]), model.decode(q, [x])
-    one = (np.array(paths) * joint[:, None]).sum(axis=0) / joint.sum()
-    np.testing.assert_allclose(posterior, np.column_stack([1.0 - one, one]), rtol=1e-10)
-    np.testing.assert_array_equal(path, paths[joint.argmax()])
-    np.testing.assert_array_equal(states, one > 0.5)
-
-
-def test_equal_transitions_leave_a_mixture_with_equal_weights():
-    k, rng = 4, np.random.default_rng(0)
-    symbols = rng.dirichlet(np.ones(6), k)
-    q = at_a_point(np.full(k, 1.0 / k), np.full((k, k), 1.0 / k), symbols)
-    model, x = HiddenMarkovModel(k, one_column(6, 1.0)), rng.integers(6, size=50)
-    each = symbols[:, x].T
-    np.testing.assert_allclose(model.posteriors(q, [x])[0], each / each.sum(1, keepdims=True), rtol=1e-9)
-    np.testing.assert_array_equal(model.viterbi(q, [x])[0], each.argmax(axis=1))
-    assert model.log_evidence_bounds(q, [x])[0] == pytest.approx(np.log(each.mean(axis=1)).sum(), rel=1e-12)
-
-
 @pytest.mark.parametrize("family", ["full", "point"])
 def test_one_draw_from_several_words_is_a_symbol(family):
     """Counts of a multinomial of one trial, against the symbol."""
@@ -105,18 +69,6 @@ def test_one_draw_from_several_words_is_a_symbol(family):
         ends.append((fit.elbo, np.reshape(fit.q[name].mean, (3, 4)), np.asarray(fit.q["transitions"].mean)))
     for one, other in zip(*ends, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8)
-
-
-@pytest.mark.parametrize("lengths", [[3, 4, 5], [10, 1, 1], [12], [1] * 12])
-@pytest.mark.parametrize("bayesian", [True, False])
-@pytest.mark.parametrize("emissions", EMISSIONS)
-def test_sequences_of_any_lengths_never_lower_the_bound(emissions, bayesian, lengths):
-    x = values_of(emissions, 12, np.random.default_rng(3))
-    found = HiddenStates(2, emissions=emissions, bayesian=bayesian, random_state=0).fit(x, lengths=lengths)
-    assert rises(found)
-    assert len(found.predict(x, lengths)) == 12
-    assert found.predict_proba(x, lengths).sum(axis=1) == pytest.approx(np.ones(12))
-    assert np.isfinite(found.score_samples(x, lengths)).all()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -147,12 +99,6 @@ def test_symbols_number_from_zero_and_their_number_is_kept():
     for bad in (-1.0, 0.5):
         with pytest.raises(ValueError, match="categories must be"):
             HiddenStates(2, emissions="categorical").fit(np.array([[0.0], [bad], [1.0]]))
-
-
-@pytest.mark.parametrize("bad", ["round", "FULL", "", None])
-def test_shapes_of_covariances_that_there_are_not_are_refused(bad):
-    with pytest.raises((ValueError, TypeError), match="covariance_type"):
-        HiddenStates(2, covariance_type=bad).fit(np.random.default_rng(0).normal(size=(10, 2)))
 
 
 @pytest.mark.parametrize(
@@ -266,22 +212,3 @@ def test_the_bound_is_highest_at_the_number_of_states(emissions):
         for k in (1, 2, 3, 4)
     ]
     assert int(np.argmax(bounds)) == 1
-
-
-def test_iterations_are_counted_and_shown(capfd):
-    x = values_of("gaussian", 200, np.random.default_rng(9))
-    short = HiddenStates(2, max_iter=2, tol=1e-12, random_state=0).fit(x)
-    assert (short.n_iter_, short.converged_) == (2, False)
-    long = HiddenStates(2, random_state=0, verbose=True).fit(x)
-    assert long.converged_
-    assert 1 <= long.n_iter_ < long.max_iter
-    assert capfd.readouterr().err
-    # a second fit does not depend on the first
-    again = long.fit(x)
-    assert len(again.lower_bounds_) <= again.n_iter_ + 1
-
-
-@pytest.mark.parametrize("seed", [None, 0, np.random.RandomState(0), np.random.default_rng(0)])
-def test_every_kind_of_seed_is_taken(seed):
-    x = values_of("gaussian", 40, np.random.default_rng(9))
-    assert rises(HiddenStates(2, random_state=seed, max_iter=5).fit(x))

@@ -14,7 +14,6 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 
-import bqvi
 from bqvi.models import LatentDirichletAllocation as TopicModel
 from bqvi.sklearn import LatentDirichletAllocation
 from experiments.models.semantic_analysis import latent_semantic_analysis
@@ -131,18 +130,6 @@ def test_equal_seeds_are_equal_topics():
     for method in METHODS:
         ends = [fitted(method=method).fit(COUNTS).components_ for _ in range(2)]
         np.testing.assert_array_equal(*ends)
-
-
-def test_a_callback_sees_every_pass():
-    seen = []
-    bqvi.fit(
-        TopicModel(2, 10),
-        COUNTS,
-        steps=7,
-        tolerance=1e-300,
-        run=bqvi.Run(callback=lambda state: seen.append(state.iteration)),
-    )
-    assert sorted(set(seen)) == [1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "float32"])
