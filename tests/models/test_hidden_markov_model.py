@@ -24,7 +24,6 @@ from bqvi.models import (
     poisson,
 )
 from bqvi.models import forward_backward as fb
-from bqvi.models.multinomial_mixture import Multinomial
 from bqvi.models.sequences import SequenceLayout
 from experiments.problems.data import simulate_states
 
@@ -369,49 +368,6 @@ def test_all_forms_of_data_are_one(tmp_path):
     assert bqvi.fit(model, parts, steps=9, tolerance=1e-300, resume=tmp_path / "fit.npz").elbo == fits[0].elbo
     one = bqvi.fit(model, x, steps=3).elbo
     assert one == bqvi.fit(model, [x], steps=3).elbo
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (lambda: Sequences(np.zeros(5), np.array([2, 2])), "lengths sum to 4, but there are 5"),
-        (lambda: Sequences(np.zeros(5), np.array([5, 0])), "positive integers"),
-        (lambda: [], "empty list"),
-        (lambda: [np.zeros(3), np.zeros(0)], "no observation in sequence 1"),
-        (lambda: [np.zeros((3, 2)), np.zeros(3)], "not all"),
-        (lambda: np.array([0.0, 5.0]), "data is 5 in row 1"),
-        (lambda: np.array([0.0, 0.5]), "data is 0.5 in row 1"),
-        (lambda: np.array([0.0, -1.0]), "data is -1 in row 1"),
-        (lambda: np.full(4, np.nan), "no observation"),
-        (lambda: np.array([0.0, np.inf]), "inf in row 1"),
-    ],
-)
-def test_bad_data_are_named(data, message):
-    with pytest.raises(ValueError, match=message):
-        bqvi.fit(HiddenMarkovModel(2, one_column(3, 1.0)), data())
-
-
-def test_other_bad_input_is_named():
-    with pytest.raises(ValueError, match=r"count of 0\.5"):
-        bqvi.fit(HiddenMarkovModel(2, poisson()), np.array([1.0, 0.5]))
-    hole = np.array([[1.0, 2.0], [np.nan, 1.0]])
-    for emissions in (gaussian_components(), poisson()):
-        with pytest.raises(ValueError, match="column 0 all NaN"):
-            bqvi.fit(HiddenMarkovModel(2, emissions), hole * [np.nan, 1.0])
-    with pytest.raises(ValueError, match="data is nan in row 1"):
-        bqvi.fit(HiddenMarkovModel(2, Multinomial(2)), hole)
-    with pytest.raises(ValueError, match="initial_concentration is 0 throughout a row"):
-        HiddenMarkovModel(2, one_column(2, 1.0), initial_concentration=0.0)
-    with pytest.raises(
-        ValueError, match="transition_concentration contains 1e-305; it must be 0 or at least"
-    ):
-        HiddenMarkovModel(2, one_column(2, 1.0), transition_concentration=1e-305)
-    with pytest.raises(ValueError, match="transition_concentration has shape"):
-        HiddenMarkovModel(2, one_column(2, 1.0), transition_concentration=np.ones(3))
-    with pytest.raises(TypeError, match="emissions is"):
-        HiddenMarkovModel(2, "categorical")
-    with pytest.raises(ValueError, match="n_states is 0"):
-        HiddenMarkovModel(0, one_column(2, 1.0))
 
 
 SHAPES = ["full", "tied", "diagonal", "spherical", "known"]

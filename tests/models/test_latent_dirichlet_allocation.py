@@ -278,38 +278,6 @@ def test_splitting_words_keeps_them_all():
     assert abs(first.sum() - 0.3 * total) < 5.0 * np.sqrt(0.21 * total)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (np.array([[1.0, -2.0]]), "count of -2 in row 0, column 1"),
-        (np.array([[1.0, 0.0], [0.5, 1.0]]), "count of 0.5 in row 1, column 0"),
-        (np.array([[1.0, np.nan]]), "NaN|nan"),
-        (np.ones((2, 3)), r"it must be \(N, 2\)"),
-        (np.ones((0, 2)), r"N >= 1"),
-    ],
-)
-def test_bad_counts_are_named(given, message):
-    model = LatentDirichletAllocation(2, 2)
-    for data in (given, scipy.sparse.csr_array(given)):
-        with pytest.raises(ValueError, match=message):
-            bqvi.fit(model, data)
-
-
-def test_bad_settings_are_named():
-    with pytest.raises(ValueError, match="learn_concentration is 'both'"):
-        LatentDirichletAllocation(2, 2, learn_concentration="both")
-    with pytest.raises(ValueError, match="word_concentration differs"):
-        LatentDirichletAllocation(
-            2, 2, word_concentration=np.array([1.0, 2.0]), learn_word_concentration=True
-        )
-    with pytest.raises(ValueError, match="share is 1"):
-        LatentDirichletAllocation(2, 2).perplexity(None, np.ones((2, 2)), share=1.0)
-    model = LatentDirichletAllocation(2, 2)
-    q = bqvi.fit(model, np.ones((2, 2))).q
-    with pytest.raises(ValueError, match="held_out has 3 rows"):
-        model.log_predictive(q, np.ones((2, 2)), np.ones((3, 2)))
-
-
 @few
 @given(seed=seeds, k=st.integers(2, 6))
 def test_concentrations_are_at_the_maximum_of_their_likelihood(seed, k):

@@ -79,14 +79,3 @@ def test_the_local_step_is_the_posterior_of_the_factors():
 def test_the_number_of_factors_by_the_bound():
     bounds = [bqvi.fit(FactorAnalysis(k), DATA, steps=500).elbo for k in (1, 2, 3)]
     assert int(np.argmax(bounds)) == 1
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match=r"prior.strength contains -1"):
-        RegressionPrior(strength=-1.0)
-    with pytest.raises(ValueError, match="noise"):
-        FactorAnalysis(2, "full")
-    with pytest.raises(ValueError, match="row 1 all NaN"):
-        bqvi.fit(FactorAnalysis(1), np.array([[1.0, 2.0], [np.nan, np.nan]]))
-    with pytest.raises(ValueError, match="spherical"):
-        bqvi.fit(FactorAnalysis(1, "spherical"), np.array([[1.0, 2.0], [np.nan, 1.0]]))

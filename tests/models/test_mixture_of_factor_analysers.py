@@ -95,16 +95,3 @@ def test_the_bound_with_its_constants_is_the_average_of_draws(noise):
     error = values.std(ddof=1) / np.sqrt(300)
     assert elbo(model, q, x) == pytest.approx(values.mean(), abs=7.0 * error)
     assert error < 2.0
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match="n_components"):
-        MixtureOfFactorAnalysers(0, 1)
-    with pytest.raises(ValueError, match="concentration"):
-        MixtureOfFactorAnalysers(2, 1, concentration=-1.0)
-    with pytest.raises(ValueError, match="n_factors"):
-        MixtureOfFactorAnalysers(2, 0)
-    with pytest.raises(ValueError, match="spherical"):
-        bqvi.fit(mixture("spherical"), HOLES)
-    with pytest.raises(ValueError, match="for_data"):
-        _ = mixture("diagonal").prior
