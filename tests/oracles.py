@@ -100,8 +100,6 @@ def multinomial_mixture_responsibilities(x, alpha, gamma):
     return torch.softmax(x @ log_beta.T + expected_log_weights(alpha), -1)
 
 
-
-
 def z_scores(draws, mean):
     """The z-scores of the average of ``draws`` (R, ...), entry by entry; 0 / 0 counts as 0."""
     gap = np.abs(draws.mean(0) - mean)

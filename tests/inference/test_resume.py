@@ -14,7 +14,14 @@ from acquisition.minibatch import Reshuffled, Uniform
 from bqvi.families import Gaussian
 from bqvi.gradients import Pathwise
 from bqvi.gradients.designs import Sobol
-from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, Marginal, MultinomialMixture
+from bqvi.models import (
+    GaussianMixture,
+    LatentDirichletAllocation,
+    LogisticRegression,
+    LogJoint,
+    Marginal,
+    MultinomialMixture,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 2)) * 2.0
@@ -37,6 +44,11 @@ CASES = {
         GaussianMixture(3, np.eye(2), concentration=1.5),
         X,
         {"method": "sngd", "minibatch": 4, "family": "point"},
+    ),
+    "topics": (
+        LatentDirichletAllocation(3, 4, learn_concentration="symmetric"),
+        COUNTS,
+        {"method": "cavi", "tolerance": 1e-300},
     ),
     "score": (MIXTURE, X, {"method": "score"}),
     "riemannian": (

@@ -213,6 +213,10 @@ MADE = {
     "learn_concentration is 'both'": lambda: LatentDirichletAllocation(2, 2, learn_concentration="both"),
     "word_concentration differs": lambda: LatentDirichletAllocation(
         2, 2, word_concentration=np.array([1.0, 2.0]), learn_word_concentration=True),
+    "^concentration ": lambda: LatentDirichletAllocation(3, 3, concentration=np.full((3, 1), 0.3)),
+    "^concentration has": lambda: LatentDirichletAllocation(3, 3, concentration=np.full(2, 0.3)),
+    "^word_concentration ": lambda: LatentDirichletAllocation(3, 3, word_concentration=np.full((3, 1), 0.3)),
+    "^word_concentration has": lambda: LatentDirichletAllocation(3, 3, word_concentration=np.full(4, 0.3)),
     "share is 1": lambda: LatentDirichletAllocation(2, 2).perplexity(None, np.ones((2, 2)), share=1.0),
     r"prior\.strength contains -1": lambda: RegressionPrior(strength=-1.0),
     r"prior\.scale is a str": lambda: RegressionPrior(scale="x"),

@@ -5,16 +5,13 @@ import pytest
 import scipy.stats
 import torch
 from sklearn.mixture import BayesianGaussianMixture
-from sklearn.mixture import GaussianMixture as PeerMixture
 
 import bqvi
 from bqvi.families import Dirichlet, MatrixNormalInverseWishart, Product
 from bqvi.models import GaussianMixture, Marginal, elbo
 from bqvi.models.conjugate import settled
-from bqvi.models.gaussian_mixture import component_estimates
 
 SHAPES = ("full", "diagonal", "spherical", "tied")
-PEER = {"full": "full", "diagonal": "diag", "spherical": "spherical", "tied": "tied"}
 each_shape = pytest.mark.parametrize("shape", SHAPES)
 
 
@@ -70,35 +67,6 @@ def test_the_bound_with_its_constants_is_the_average_of_draws(shape):
         values[i] += (r * densities(model, theta, x)).sum()
     error = values.std(ddof=1) / 20.0
     assert elbo(model, q, x) == pytest.approx(values.mean(), abs=7.0 * error)
-
-
-@each_shape
-def test_maximum_likelihood_is_scikit_learns(shape):
-    x = clusters(2, n=200)
-    model = GaussianMixture(3, shape, flat=True)
-    found = bqvi.fit(model, x, family="point", steps=2000, tolerance=1e-10)
-    means, covariances = component_estimates(found.problem.model, found.q)
-    precisions = np.linalg.inv(covariances)
-    starts = {
-        "full": precisions,
-        "tied": precisions[0],
-        "diagonal": np.diagonal(precisions, axis1=1, axis2=2),
-        "spherical": precisions[:, 0, 0],
-    }
-    peer = PeerMixture(
-        3,
-        covariance_type=PEER[shape],
-        reg_covar=0.0,
-        tol=1e-12,
-        max_iter=2000,
-        weights_init=found.q["weights"].mean,
-        means_init=means,
-        precisions_init=starts[shape],
-    ).fit(x)
-    assert found.elbo == pytest.approx(peer.score(x) * len(x), rel=1e-7)
-    np.testing.assert_allclose(means, peer.means_, rtol=1e-3)
-    r = found.problem.model.responsibilities(found.q, x)
-    np.testing.assert_allclose(r, peer.predict_proba(x), atol=2e-3)
 
 
 def test_a_posterior_of_scikit_learn_is_a_fixed_point():

@@ -295,59 +295,6 @@ def simulated(rng, kind, lengths):
     return z, x, gaussian_components(shape)
 
 
-def test_missing_values_are_summed_out():
-    rng = np.random.default_rng(6)
-    model = HiddenMarkovModel(2, one_column(3, 1.0))
-    theta = {
-        "initial": rng.dirichlet(np.ones(2)),
-        "transitions": rng.dirichlet(np.ones(2), 2),
-        "probabilities": rng.dirichlet(np.ones(3), 2)[:, None],
-    }
-    filled = [model.log_likelihood(np.array([0.0, s, 2.0]), theta) for s in range(3)]
-    missing = model.log_likelihood(np.array([0.0, np.nan, 2.0]), theta)
-    assert missing == pytest.approx(np.logaddexp.reduce(filled), rel=1e-12)
-    b = theta["probabilities"][:, 0].T
-    assert filled[1] == pytest.approx(enumerated(theta["initial"], theta["transitions"], b)[2], rel=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["Poisson", "known", "full"])
-def test_statistics_and_base_measure_are_scipys(kind):
-    """The bound of a point mass is the log likelihood of its point, with the emissions' constants."""
-    rng = np.random.default_rng(7)
-    lengths = np.array([3, 2])
-    _, x, emissions = simulated(rng, kind, np.array([60, 40]))
-    model = HiddenMarkovModel(2, emissions).for_data(x)
-    q = bqvi.fit(model, x, family="point", steps=3).q
-    if kind == "known":
-        # the points of this log joint are means, and q has a covariance
-        q = bqvi.fit(model, x, family="full", steps=3).q
-    pi, a = (np.exp(q[name].expected_statistics[0]) for name in ("initial", "transitions"))
-    rows = x[:5].reshape(5, -1)
-    if kind == "Poisson":
-        log_b = scipy.stats.poisson(np.exp(q["rates"].mode)[:, 0]).logpmf(rows)
-    elif kind == "full":
-        means, covariances = model.emissions.each(q["components"])
-        log_b = np.stack(
-            [
-                scipy.stats.multivariate_normal(m, c).logpdf(rows)
-                for m, c in zip(means, covariances, strict=True)
-            ],
-            axis=1,
-        )
-    else:
-        means = q[emissions.name]
-        log_b = np.stack(
-            [
-                scipy.stats.multivariate_normal(m, np.eye(2)).logpdf(rows) - 0.5 * np.trace(c)
-                for m, c in zip(means.mean, means.covariance, strict=True)
-            ],
-            axis=1,
-        )
-    truth = [enumerated(pi, a, np.exp(part))[2] for part in np.split(log_b, [3])]
-    found = model.log_evidence_bounds(q, Sequences(x[:5], lengths))
-    np.testing.assert_allclose(found, truth, rtol=1e-9)
-
-
 def test_all_forms_of_data_are_one(tmp_path):
     lengths = np.array([20, 5, 9])
     _, x, emissions = simulated(np.random.default_rng(9), "categorical", lengths)

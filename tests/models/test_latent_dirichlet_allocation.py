@@ -223,42 +223,6 @@ def test_scikit_learn_has_the_same_proportions_and_bound():
     assert bound > peer.score(x) - 1.0
 
 
-def test_single_precision_sweeps_change_nothing_but_the_last_digits():
-    x = corpus(np.random.default_rng(6), 20, 8)
-    model = LatentDirichletAllocation(2, 8)
-    counts = model.check(x)
-    log_topics = model.initial(counts, "random", np.random.default_rng(0))["topics"].expected_statistics[0]
-    short = document_step(counts, log_topics, model.concentration, sweeps=Sweeps(1e-3))
-    double = document_step(counts, log_topics, model.concentration, sweeps=Sweeps(1e-3, short=1.0))
-    assert short.bound == pytest.approx(double.bound, rel=1e-5)
-
-
-@pytest.mark.parametrize("method", ["cavi", "sngd"])
-def test_degenerate_corpora_stay_finite(method):
-    x = corpus(np.random.default_rng(7), 10, 6)
-    x[3], x[:, 2], x[5] = 0.0, 0.0, 0.0
-    x[5, 1] = 5000.0
-    for data in (x, np.zeros((4, 6)), x[3:4], np.eye(6)[:1]):
-        for alpha in (1e-3, 1.0):
-            model = LatentDirichletAllocation(
-                4, 6, concentration=alpha, word_concentration=1e-3, learn_concentration="asymmetric"
-            )
-            found = bqvi.fit(model, data, method, steps=20)
-            assert np.isfinite(found.elbo)
-            assert all(np.isfinite(part).all() for part in found.q.natural)
-            assert np.isfinite(model.transform(found.q, data)).all()
-
-
-def test_a_resumed_run_has_the_numbers_of_an_uninterrupted_one(tmp_path):
-    x = corpus(np.random.default_rng(1), 30, 12)
-    model = LatentDirichletAllocation(3, 12, concentration=0.05, learn_concentration="symmetric")
-    whole = bqvi.fit(model, x, steps=30, tolerance=1e-300)
-    part = bqvi.fit(model, x, steps=11, tolerance=1e-300)
-    part.save(tmp_path / "fit.npz")
-    for start in (part, tmp_path / "fit.npz"):
-        assert bqvi.fit(model, x, steps=30, tolerance=1e-300, resume=start).elbo == whole.elbo
-
-
 def test_topics_predict_better_than_word_frequencies():
     rng = np.random.default_rng(9)
     beta = np.kron(np.eye(3), np.ones(10)) / 10.0

@@ -288,8 +288,14 @@ DEGENERATE = {
 }
 
 
-@pytest.mark.parametrize("family", ["full", "point"])
-@pytest.mark.parametrize("name", DEGENERATE)
+SPARSE = {"concentration": 1e-3, "word_concentration": 1e-3, "learn_concentration": "asymmetric"}
+DEGENERATE["sparse topics"] = LatentDirichletAllocation(4, 2, **SPARSE), COUNTS
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [*((name, "full") for name in DEGENERATE), *((name, "point") for name in list(DEGENERATE)[:-1])],
+)
 def test_degenerate_data_leave_everything_finite(name, family):
     model, cases = DEGENERATE[name]
     for data in cases.values():

@@ -16,7 +16,6 @@ from bqvi.families import Dirichlet, Product
 from bqvi.models import DirichletProcessMixture as DirichletProcessModel
 from bqvi.models import GaussianMixture as MixtureModel
 from bqvi.models import HiddenMarkovModel
-from bqvi.models import LatentDirichletAllocation as TopicModel
 from bqvi.models.gaussian_mixture import component_estimates
 from bqvi.sklearn import (
     BayesianGaussianMixture,
@@ -183,17 +182,6 @@ def test_more_passes_lower_the_perplexity_and_raise_the_score():
 def test_a_document_of_no_word_has_the_priors_proportions():
     topics = LatentDirichletAllocation(3, concentration=[0.2, 0.3, 0.5], random_state=0).fit(COUNTS)
     np.testing.assert_allclose(topics.transform(np.zeros((1, 12)))[0], [0.2, 0.3, 0.5])
-
-
-@pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("name", ["concentration", "word_concentration"])
-def test_concentrations_of_other_lengths_are_refused(name, size):
-    """A concentration is given for each topic (or word), or as one number for all."""
-    with pytest.raises(ValueError, match=rf"^{name} "):
-        TopicModel(3, 3, **{name: np.full((size, 1), 0.3)})
-    if size not in (1, 3):
-        with pytest.raises(ValueError, match=rf"^{name} "):
-            TopicModel(3, 3, **{name: np.full(size, 0.3)})
 
 
 SEQUENCES = [RNG.integers(3, size=size) for size in (12, 1, 30, 7)]
