@@ -141,7 +141,7 @@ def maximised():
 
 BELOW = {
     "a gradient": (estimated, ProcessCache, "_refitted"),
-    "an evidence": (from_memory, remembered, "_of_all"),
+    "an evidence": (from_memory, remembered, "process_near"),
     "an ELBO": (lambda: from_memory(remembered.remembered_elbo), remembered, "_process_near"),
     "a search": (maximised, search, "ascend"),
     "a mode": (lambda: Posterior.of(Q).mode(), Posterior, "_climbed"),

@@ -388,8 +388,36 @@ def remembered_evidence(
     memory : m evaluations of the log joint, with its gradients where it has them
     seed : seed of the draws of q, which cost no evaluation
     """
-    found = _of_all(q, memory, seed)
-    return None if found is None else replace(found, sd=float(np.hypot(found.sd, _rise(memory))))
+    found = process_near(q, memory)
+    if found is None:
+        return None
+    at, d = _AtDraws.of(found, memory, seed), len(found.frame.mean)
+    logs, shrinkage = at.log_weights, at.shrinkage
+    total = float(logsumexp(logs))
+    weights = np.exp(logs - total)
+    effective = float(effective_size(weights))
+    inside = total - float(np.log(len(weights)))
+    beyond = np.setdiff1d(np.flatnonzero(~memory.below), found.used)
+    missed, error = _missed(found, at, memory, beyond, inside) if len(beyond) else [0.0, 0.0]
+    value = inside + float(np.log1p(missed))
+    under_q = found.process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value
+    elbo = under_q - 0.5 * d + float(q.entropy)
+    first, shape = slice(1024), float(pareto_shape(weights))
+    shrunk = weights[first] * shrinkage[first] / weights[first].sum()
+    variance = _of_process(found, at.points[first], at.whitened[:, first], shrunk)
+    parts = (
+        Trust.of(q, memory, found).sd(variance),
+        _of_draws(weights),
+        float(weights @ ((1.0 - shrinkage) * np.minimum(np.abs(at.deviation), np.sqrt(at.variance)))),
+        float(weights @ (1.0 - at.possible)),
+        error,
+        (EVIDENCE.share_at(shape) if len(beyond) > 1 else 1.0) * (value - elbo),
+        _rise(memory),
+    )
+    of_q = np.exp(at.log_ratio)
+    infeasible = float(of_q @ (1.0 - at.possible) / of_q.sum())
+    sd = float(np.linalg.norm(parts))
+    return EvidenceEstimate(value, sd, shape, effective, infeasible, found.contradicted)
 
 
 def _rise(memory: Memory) -> float:
@@ -469,39 +497,6 @@ class _AtDraws:
         """The logarithm of the mean of exp(r~), (M,), for residuals m and variances v (M,)."""
         shrinkage = 1.0 / (1.0 + np.square(variance))
         return self._centre + shrinkage * (residual - self._centre) + 0.5 * shrinkage**2 * variance
-
-
-def _of_all(q: Gaussian | DiagonalGaussian, memory: Memory, seed: int) -> EvidenceEstimate | None:
-    """The log evidence from all evaluations, without the change by the latest ones in its sd."""
-    found = process_near(q, memory)
-    if found is None:
-        return None
-    at, d = _AtDraws.of(found, memory, seed), len(found.frame.mean)
-    logs, shrinkage = at.log_weights, at.shrinkage
-    total = float(logsumexp(logs))
-    weights = np.exp(logs - total)
-    effective = float(effective_size(weights))
-    inside = total - float(np.log(len(weights)))
-    beyond = np.setdiff1d(np.flatnonzero(~memory.below), found.used)
-    missed, error = _missed(found, at, memory, beyond, inside) if len(beyond) else [0.0, 0.0]
-    value = inside + float(np.log1p(missed))
-    under_q = found.process.posterior_mean.integrate(np.zeros(d), np.eye(d)).value
-    elbo = under_q - 0.5 * d + float(q.entropy)
-    first, shape = slice(1024), float(pareto_shape(weights))
-    shrunk = weights[first] * shrinkage[first] / weights[first].sum()
-    variance = _of_process(found, at.points[first], at.whitened[:, first], shrunk)
-    parts = (
-        Trust.of(q, memory, found).sd(variance),
-        _of_draws(weights),
-        float(weights @ ((1.0 - shrinkage) * np.minimum(np.abs(at.deviation), np.sqrt(at.variance)))),
-        float(weights @ (1.0 - at.possible)),
-        error,
-        (EVIDENCE.share_at(shape) if len(beyond) > 1 else 1.0) * (value - elbo),
-    )
-    of_q = np.exp(at.log_ratio)
-    infeasible = float(of_q @ (1.0 - at.possible) / of_q.sum())
-    sd = float(np.linalg.norm(parts))
-    return EvidenceEstimate(value, sd, shape, effective, infeasible, found.contradicted)
 
 
 def _missed(found: NearQ, at: _AtDraws, memory: Memory, rows: np.ndarray, inside: float) -> list[float]:

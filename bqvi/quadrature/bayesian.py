@@ -31,7 +31,7 @@ from bqvi.calls.given import selected, told
 from bqvi.calls.gradient_check import left_out, require_consistent
 from bqvi.calls.table import joined_rows, matched
 from bqvi.quadrature import ensemble as ensembles
-from bqvi.quadrature.credibility import Answer, Judgement, combined, explained_by, judge, predicts, test_of
+from bqvi.quadrature.credibility import Answer, Judgement, combined, explained_by, judge, test_of
 from bqvi.quadrature.ensemble import Fits
 from bqvi.quadrature.families import AffineChart
 from bqvi.quadrature.integral import (
@@ -51,7 +51,7 @@ from bqvi.quadrature.integral import (
 from bqvi.quadrature.nodes import by_criterion, outermost, pool
 from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.rises import doubts, nodes_of_logarithms, unseen_modes
-from bqvi.quadrature.settings import DESIGN, PRECISE, REFUTATION, ROUGHLY
+from bqvi.quadrature.settings import CREDIBILITY, DESIGN, PRECISE, REFUTATION, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState, identity
 from bqvi.quadrature.surrogate import StandardData
 from bqvi.records import named
@@ -96,7 +96,7 @@ class BayesianRun:
         expects f to be large: that is a node.
         """
         problem = self.problem
-        central = problem.integrand.function.range.logarithmic and not isinstance(problem.measure, Empirical)
+        central = problem.is_given_by_logarithms
         u = self._sequence(problem.initial - central, None)
         from_sobol = np.arange(problem.initial) < len(u)
         u = np.concatenate([u, np.zeros((int(central), u.shape[1]))])
@@ -390,7 +390,7 @@ class BayesianRun:
         count -= len(tests)
         peaked = isinstance(found.best.family, PeakFamily)  # nodes of the sequence would miss the peaks
         explained = explained_by(found, state.sobol)
-        poor = explained < predicts(measure.dimension) and not peaked
+        poor = explained < max(CREDIBILITY.explained, 1 - 1 / measure.dimension) and not peaked
         high = nodes_of_logarithms(problem, state, count, seed, explained > 0.99)[:count]
         if poor:
             u = self._sequence(count - len(high), state)
@@ -408,9 +408,7 @@ class BayesianRun:
 
     def _is_tested(self) -> bool:
         """Whether some nodes test the answer (:mod:`credibility`): f is given by its logarithm."""
-        problem = self.problem
-        chosen = problem.criterion is None and not isinstance(problem.measure, Empirical)
-        return problem.integrand.function.range.logarithmic and chosen
+        return self.problem.criterion is None and self.problem.is_given_by_logarithms
 
     def _tests(self, state: IntegrationState, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Those of the next ``count`` nodes that test the answer, (m, D), and ln of their weights (m,)."""

@@ -145,11 +145,6 @@ def slows(u: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> bool:
     return bool(exponents[1] < TAILS.slower * exponents[0])
 
 
-def predicts(dimension: int) -> float:
-    """Return the share explained from which a surrogate chooses the nodes."""
-    return max(CREDIBILITY.explained, 1 - 1 / dimension)
-
-
 @dataclass(frozen=True)
 class Tested:
     """The result of evaluations that could have refuted an answer (:mod:`credibility`).

@@ -1,7 +1,8 @@
-"""A surrogate of ln f, for an f that is given by its logarithm: where f may be large and no node lies.
+"""A surrogate of ln f: where f may be large and no node lies.
 
-The surrogate of f has no information on a mode that all nodes have missed, as f is about zero at each of
-them. ln f has: it rises towards a mode from far away. A smooth process is therefore fitted to the logarithms
+It is for an f that is given by its logarithm, and for values none of which is negative, with evidence for
+narrow peaks. The surrogate of f has no information on a mode that all nodes have missed, as f is about zero
+at each of them. ln f has: it rises towards a mode from far away. A smooth process is therefore fitted to it
 as well, and of candidates in the region of the measure those are evaluated at which
 
     mean + 2 sd of ln f  +  ln p  >  the largest ln f p - ``within``,      sd > ``open``   (in nats)
@@ -13,10 +14,11 @@ it if a large share of the integral may lie beyond the nodes (`Rises.beyond`), w
 slope; the share is part of the standard deviation.
 
 A mode so narrow that ln f rises to it in a part of the region that no node has reached is not found by this.
-Once the surrogate predicts, nodes are therefore placed where they reveal the largest share of the modes that
-are hidden (:mod:`bqvi.unseen`), with widths in units of the Gaussian about the highest node. As long as one
-reveals more than ``HIDDEN.worth``, or a low node lies far above what all others predict, the surrogate of f
-is not credible. What hidden modes are expected to add is in the standard deviation.
+Where f is given by its logarithm, nodes are therefore placed, once the surrogate predicts, where they reveal
+the largest share of the modes that are hidden (:mod:`bqvi.unseen`), with widths in units of the Gaussian
+about the highest node. As long as one reveals more than ``HIDDEN.worth``, or a low node lies far above what
+all others predict, the surrogate of f is not credible. What hidden modes are expected to add is in the
+standard deviation.
 """
 
 from __future__ import annotations
@@ -30,14 +32,14 @@ from scipy.spatial.distance import cdist
 from acquisition.conditioned import ConditionedPool
 from bqvi.quadrature.families import SMOOTH, identity
 from bqvi.quadrature.nodes import conditioned, whitened_cross
-from bqvi.quadrature.peaks import peak_through
+from bqvi.quadrature.peaks import PeakFamily, peak_through
 from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH
 from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise
 from gp.laplace import spectrum
 from gp.low_discrepancy import normal_sobol, shifted_sobol
-from gp.measures import Empirical, Measure, Uniform
+from gp.measures import Measure, Uniform
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,8 +246,9 @@ def nodes_of_logarithms(
 ) -> np.ndarray:
     """Return nodes (k, D), k <= ``count``, at which ln f may be large, or where modes may be hidden.
 
-    They are in the standard coordinates of the ``problem``, and there are none where f is not given by its
-    logarithm. Hidden modes are searched for where the ``state``'s surrogate predicts well, ``resolved``.
+    They are in the standard coordinates of the ``problem``, and there are none without a surrogate of ln f.
+    Hidden modes of an f that is given by its logarithm are searched for where the ``state``'s surrogate
+    predicts well, ``resolved``.
     """
     rises = _rises(problem, state)
     if rises is None:
@@ -260,14 +263,14 @@ def doubts(
 ) -> tuple[bool, float]:
     """Whether the logarithms leave room for a mode that no node has shown, and the share beyond the nodes.
 
-    They are by the ``state`` of a ``problem``; False and 0 where f, with the integral exp(``log_integral``),
-    is not given by its logarithm.
+    They are by the ``state`` of a ``problem`` with the integral exp(``log_integral``); False and 0 where
+    there is no surrogate of ln f, and 0 where f is not given by its logarithm.
     """
     rises = _rises(problem, state)
     if rises is None:
         return False, 0.0
     doubtful = rises.remain(seed) or rises.surprised() or len(_hidden(problem, state, 1)[1]) > 0
-    return doubtful, rises.beyond(log_integral)
+    return doubtful, rises.beyond(log_integral) if problem.is_given_by_logarithms else 0.0
 
 
 def unseen_modes(problem: IntegrationProblem, state: IntegrationState) -> float:
@@ -275,7 +278,7 @@ def unseen_modes(problem: IntegrationProblem, state: IntegrationState) -> float:
 
     Nodes of the sequence where f is zero lead to no mode.
     """
-    if not _is_given_by_logarithms(problem):
+    if not problem.is_given_by_logarithms:
         return 0.0
     leads = np.isfinite(state.values[state.sobol, 0])
     return expected_rise(_hidden(problem, state, 0)[0], int(leads.sum()), nowhere=int((~leads).sum()))
@@ -284,6 +287,7 @@ def unseen_modes(problem: IntegrationProblem, state: IntegrationState) -> float:
 def _hidden(problem: IntegrationProblem, state: IntegrationState, most: int) -> tuple[float, np.ndarray]:
     """The share of modes that no node has noticed, and up to ``most`` nodes (k, D) that reveal many of them.
 
+    There are none of these where f is not given by its logarithm.
     Widths are in units of the Gaussian about the highest node that a quadratic function of the logarithms at
     the nodes nearest to it describes; it is no wider than the measure.
     """
@@ -294,7 +298,7 @@ def _hidden(problem: IntegrationProblem, state: IntegrationState, most: int) -> 
     sizes = np.append(state.values[:, 0], np.full(len(state.pending_u), -np.inf))
     sizes += np.asarray(measure.log_density(u), float)
     good = np.flatnonzero(np.isfinite(sizes))
-    if len(good) < count:
+    if len(good) < count or not problem.is_given_by_logarithms:
         return 1.0, places[:0]
     best = good[sizes[good].argmax()]
     near = good[np.argsort(cdist(u[[best]], u[good])[0], kind="stable")[:count]]
@@ -309,10 +313,12 @@ def _hidden(problem: IntegrationProblem, state: IntegrationState, most: int) -> 
 
 
 def _rises(problem: IntegrationProblem, state: IntegrationState) -> Rises | None:
-    if not _is_given_by_logarithms(problem):
-        return None
-    return Rises.of(problem.standard.measure, state.u, state.values[:, 0])
-
-
-def _is_given_by_logarithms(problem: IntegrationProblem) -> bool:
-    return problem.integrand.function.range.logarithmic and not isinstance(problem.measure, Empirical)
+    """The surrogate of ln f; None where f is not given by it, and has no narrow peaks or negative values."""
+    values = state.values
+    if not problem.is_given_by_logarithms:
+        peaked = state.ensemble is not None and isinstance(state.ensemble.best.family, PeakFamily)
+        if not peaked or problem.noise_sd is not None or values.shape[1] > 1 or np.min(values) < 0.0:
+            return None
+        with np.errstate(divide="ignore"):
+            values = np.log(values)
+    return Rises.of(problem.standard.measure, state.u, values[:, 0])

@@ -20,7 +20,7 @@ from bqvi.quadrature.integral import EstimateRow
 from bqvi.quadrature.surrogate import CandidateProcess, StandardData
 from bqvi.records import DERIVED, fingerprint
 from gp.arrays import Array
-from gp.measures import Measure
+from gp.measures import Empirical, Measure
 from gp.measures.base import Standardised
 
 
@@ -104,6 +104,11 @@ class IntegrationProblem:
     criterion: Criterion | None = None
     noise_sd: float | str | Callable[[Array], Array] | None = None
     log_volume: float = 0.0
+
+    @property
+    def is_given_by_logarithms(self) -> bool:
+        """Whether f is given by its logarithm, and integrated between points too."""
+        return self.integrand.function.range.logarithmic and not isinstance(self.measure, Empirical)
 
 
 @dataclass(frozen=True, eq=False)

@@ -194,3 +194,18 @@ def test_a_jump_is_not_taken_for_peaks():
     ]
     # in nine of the twelve where neighbours are not compared
     assert sum(run.state.fits.peaks is not None for run in runs) <= 2
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_a_second_peak_that_no_node_of_the_sequence_shows_is_looked_for(seed):
+    """Without the surrogate of ln f the three claimed to have converged, 13 to 25 sds below the integral."""
+    peaks = [(1.0, 0.5, 0.3), (0.25, -0.7, 0.27)]
+    lower, upper = -1.5, 2.5
+    found = bqvi.integrate(
+        lambda x: sum(a * bump(x, centre, sd) for a, centre, sd in peaks),
+        lower=lower, upper=[upper] * 4, budget=150, seed=seed,
+    )  # fmt: skip
+    sides = [sqrt(2 * pi) * sd * (ndtr((upper - c) / sd) - ndtr((lower - c) / sd)) for _, c, sd in peaks]
+    truth = sum(a * side**4 for (a, *_), side in zip(peaks, sides, strict=True))
+    assert not found.converged
+    assert abs(found.mean - truth) <= 2 * found.sd
