@@ -5,7 +5,6 @@ import pytest
 import scipy.integrate
 import scipy.stats
 import torch
-from quick_runs import looked_at, table
 
 from experiments.amortised import choices, discrete
 
@@ -55,10 +54,3 @@ def test_a_decoder_with_its_own_variance_has_a_normal_density():
     sd = choices._LEAST_SD + np.log1p(np.exp([0.4, 1.0]))
     expected = scipy.stats.norm.logpdf([0.5, 0.1], [0.3, -0.2], sd)
     np.testing.assert_allclose(choices.OwnVariance().log_prob(output, x, {})[0, 0], expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("module", [discrete, choices])
-def test_quick_forms_have_their_claims(module):
-    found = table(module.experiment)
-    assert looked_at(module.experiment, found)
-    assert len(module.experiment.claims(found)) >= 3

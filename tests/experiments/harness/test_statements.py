@@ -5,8 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from experiments.harness import registry, statements
-from experiments.harness.experiment import Experiment
+from experiments.harness import statements
 from experiments.harness.statements import Statement, only
 
 
@@ -89,8 +88,3 @@ def test_statements_in_the_same_words_are_one_claim():
 def test_a_statement_without_results_makes_no_claim():
     assert not claimed(of={"absent": ["Sobol"]})
     assert not claimed(of={"BQ": ["absent"]})
-
-
-@pytest.mark.parametrize("name", registry.EXPERIMENTS)
-def test_no_experiment_is_without_a_claim(name):
-    assert registry.load(name).claims is not Experiment.__dataclass_fields__["claims"].default

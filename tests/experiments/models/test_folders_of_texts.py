@@ -1,14 +1,14 @@
 """Texts and sequences of a folder (--data DIR): the layout, what is said of another one, and the studies."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
+from quick_runs import looked_at, table
 from typer.testing import CliRunner
 
-from experiments.harness import drawing, registry
+from experiments.harness import registry
 from experiments.harness.cli import app
-from experiments.harness.experiment import Case, MissingResourceError, Resources, UnfitFolderError
+from experiments.harness.experiment import Case, Resources, UnfitFolderError
 from experiments.models import sequences, sequences_folder, topics_folder
 from experiments.problems.array_files import DataFolderError
 from experiments.problems.texts_and_series import (
@@ -44,16 +44,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def computed(name, folder):
-    experiment = registry.load(name)
-    frames = []
-    for case in experiment.checked_cases(True, Resources(data=folder)):
-        frame = experiment.run(case, 0)
-        scalars = {k: v for k, v in case.settings.items() if k not in frame}
-        frames.append(frame.assign(case=case.name, seed=0, **scalars))
-    return experiment, pd.concat(frames, ignore_index=True)
-
-
 def test_files_are_found_by_their_layout_and_read(folder):
     assert [path.stem for path in find_texts(folder)] == ["novel"]
     assert [path.stem for path in find_sequences(folder)] == ["letters", "quakes", "river"]
@@ -70,8 +60,6 @@ def test_files_are_found_by_their_layout_and_read(folder):
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_what_a_folder_lacks_is_said(name, tmp_path):
-    with pytest.raises(MissingResourceError, match="--data DIR"):
-        registry.load(name).checked_cases(False, Resources())
     np.savez(tmp_path / "pictures.npz", images=np.zeros((3, 8, 8)))
     with pytest.raises(UnfitFolderError, match=r"no \.npz file with .*neither in itself nor one level below"):
         registry.load(name).checked_cases(False, Resources(data=tmp_path))
@@ -121,10 +109,9 @@ def test_counts_that_are_none(tmp_path):
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder_is_run_drawn_and_tabulated(name, folder):
-    experiment, results = computed(name, folder)
-    with drawing.style():
-        assert experiment.draw(results)
-    assert len(experiment.tables(results)[0].frame) > 0
+    experiment = registry.load(name)
+    results = table(experiment, Resources(data=folder))
+    assert looked_at(experiment, results)
     assert all(claim.verdict != "holds" for claim in experiment.claims(results))  # by one seed
 
 

@@ -6,16 +6,8 @@ import scipy.stats
 from scipy import integrate
 
 from bqvi.models import gaussian_components
-from experiments.harness import registry
 from experiments.harness.experiment import Case
 from experiments.models import em_relatives, kl_directions, sequences, topics
-
-NAMES = [name for name in registry.EXPERIMENTS if name.startswith("models-")]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_ten_seeds_by_default(name):
-    assert registry.load(name).seeds >= 10
 
 
 @pytest.mark.parametrize("separation", [1.0, 8.0])

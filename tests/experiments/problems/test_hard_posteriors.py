@@ -1,42 +1,10 @@
-"""Hard posteriors: gradients against differences, evidences and moments against sums and draws."""
+"""Hard posteriors: evidences against sums and draws."""
 
 import numpy as np
 import pytest
 from scipy.special import logsumexp
 
 from experiments.problems import hard_posteriors as hard
-
-PROBLEMS = {
-    "three Gaussians": lambda: hard.three_gaussians(4, 0),
-    "clusters": lambda: hard.clusters(0),
-    "ring": hard.ring,
-    "funnel": lambda: hard.funnel(5),
-    "turned funnel": lambda: hard.turned_funnel(5),
-    "half plane": hard.half_plane,
-    "schools, centred": lambda: hard.schools(True),
-    "schools, non-centred": lambda: hard.schools(False),
-    "Gaussian": lambda: hard.gaussian(6),
-    "tilted": lambda: hard.tilted(4),
-}
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_gradients_and_moments(name):
-    problem = PROBLEMS[name]()
-    draws = problem.sample(8_000, 0)
-    x, step = draws[:5], 1e-5
-    moves = step * np.eye(problem.dimension)
-    numeric = np.stack([problem.log_density(x + e) - problem.log_density(x - e) for e in moves], axis=1)
-    np.testing.assert_allclose(
-        problem.log_density_gradient(x),
-        numeric / (2 * step),
-        rtol=1e-5,
-        atol=1e-5 * np.abs(numeric / step).max(),
-    )
-    sd = np.sqrt(np.diag(problem.covariance))
-    # four standard errors of 8,000 draws; the funnel's variances are those of a log-normal
-    np.testing.assert_allclose(draws.mean(0) / sd, problem.mean / sd, atol=0.05)
-    np.testing.assert_allclose(draws.std(0) / sd, 1.0, atol=0.5 if "funnel" in name else 0.05)
 
 
 @pytest.mark.parametrize("make", [lambda: hard.clusters(1), lambda: hard.ring(0.5), lambda: hard.tilted(2)])

@@ -3,64 +3,20 @@
 import numpy as np
 import pytest
 import scipy.stats
-import sklearn.datasets  # noqa: F401 - its first import draws from a global generator, no test may
 from scipy.special import logsumexp
 from scipy.stats import qmc
+from test_posterior_contract import KNOWN
 
 from experiments.problems import known_posteriors
 from gp.measures import GaussianMixture
 
-NAMES = (
-    *(f"Rosenbrock {d}" for d in (2, 4, 6)),
-    *(f"cigar {d}" for d in (2, 4, 6)),
-    *(f"lumpy {d}" for d in (2, 4)),
-    "bounded banana",
-    "logistic 5",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def problems():
-    return {problem.name: problem for problem in known_posteriors.problems()}
-
 
 @pytest.fixture
-def problem(request, problems):
-    return problems[request.param]
+def problem(request):
+    return KNOWN[request.param]()
 
 
-def test_every_problem_has_its_tests(problems):
-    assert tuple(problems) == NAMES
-
-
-@pytest.mark.parametrize("problem", NAMES, indirect=True)
-def test_gradient(problem):
-    x = problem.sample(5, 0)
-    step = 1e-5
-    slopes = [
-        (problem.log_density(x + e) - problem.log_density(x - e)) / (2 * step)
-        for e in step * np.eye(problem.dimension)
-    ]
-    exact = problem.log_density_gradient(x)
-    np.testing.assert_allclose(exact, np.stack(slopes, axis=1), atol=1e-4, rtol=1e-6)
-    np.testing.assert_allclose(problem.gradient(x[0]), exact[0], rtol=1e-12)
-    assert problem.log_joint(x[0]) == pytest.approx(problem.log_density(x)[0], rel=1e-12)
-
-
-@pytest.mark.parametrize("problem", NAMES, indirect=True)
-def test_draws_have_the_moments(problem):
-    """Each moment within 5 standard errors: a false alarm in 1e-5 of the runs, or so."""
-    x = problem.sample(20_000, 1)
-    assert (x > problem.lower).all()
-    assert (x < problem.upper).all()
-    error = x.std(axis=0) / np.sqrt(len(x))
-    assert (np.abs(x.mean(axis=0) - problem.mean) < 5 * error + 1e-4).all()
-    products = (x - problem.mean)[:, :, None] * (x - problem.mean)[:, None, :]
-    error = products.std(axis=0) / np.sqrt(len(x))
-    assert (np.abs(products.mean(axis=0) - problem.covariance) < 5 * error + 1e-3).all()
-
-
-@pytest.mark.parametrize("problem", NAMES[3:], indirect=True)
+@pytest.mark.parametrize("problem", list(KNOWN)[3:], indirect=True)
 def test_evidence_by_importance_sampling(problem):
     """A proposal of Gaussians at draws of the problem; five standard errors."""
     centres = problem.sample(50, 2)

@@ -4,42 +4,7 @@ import math
 
 import numpy as np
 import pytest
-
-from experiments.problems import published_posteriors as published
-
-MADE = {
-    "rosenbrock_gaussian": published.rosenbrock_gaussian,
-    "himmelblau": lambda: published.himmelblau(600),
-    "eggbox": lambda: published.eggbox(1500),
-    "shells": lambda: published.shells(900),
-}
-
-
-@pytest.fixture(params=MADE)
-def problem(request):
-    return MADE[request.param]()
-
-
-def test_gradient(problem):
-    x = problem.sample(5, 0)
-    step = 1e-5
-    slopes = [
-        (problem.log_density(x + e) - problem.log_density(x - e)) / (2 * step)
-        for e in step * np.eye(problem.dimension)
-    ]
-    np.testing.assert_allclose(
-        problem.log_density_gradient(x), np.stack(slopes, axis=1), atol=1e-4, rtol=1e-5
-    )
-
-
-def test_draws_have_the_moments(problem):
-    """Each moment within 5 standard errors: a false alarm in 1e-5 of the runs, or so."""
-    x = problem.sample(20_000, 1)
-    error = x.std(axis=0) / np.sqrt(len(x))
-    assert (np.abs(x.mean(axis=0) - problem.mean) < 5 * error).all()
-    products = (x - problem.mean)[:, :, None] * (x - problem.mean)[:, None, :]
-    error = products.std(axis=0) / np.sqrt(len(x))
-    assert (np.abs(products.mean(axis=0) - problem.covariance) < 5 * error + 1e-3).all()
+from test_posterior_contract import PUBLISHED
 
 
 def midpoints(problem, lower, upper, n):
@@ -52,28 +17,28 @@ def midpoints(problem, lower, upper, n):
 
 def test_evidence_of_the_eggbox_by_midpoints_of_one_period():
     box = 2.0 * math.pi
-    one = midpoints(MADE["eggbox"](), [0.0, 0.0], [2 * box, 2 * box], 700)
+    one = midpoints(PUBLISHED["eggbox"](), [0.0, 0.0], [2 * box, 2 * box], 700)
     # 2.5 periods of 4 pi in each direction; reflected at 2 pi a period is itself, so that half of it has half
     exact = one + math.log(2.5**2)
-    assert MADE["eggbox"]().log_evidence == pytest.approx(exact, abs=1e-4)
+    assert PUBLISHED["eggbox"]().log_evidence == pytest.approx(exact, abs=1e-4)
 
 
 def test_evidence_of_the_shells_is_the_published_one():
     """Feroz and Hobson (2008) print -1.75 with a uniform prior over [-6, 6]^2."""
-    found = MADE["shells"]().log_evidence
+    found = PUBLISHED["shells"]().log_evidence
     assert found - math.log(144.0) == pytest.approx(-1.75, abs=0.01)
     ring = math.log(2.0 * math.pi * 2.0)  # a thin Gaussian ring of that radius
     assert found == pytest.approx(ring + math.log(2.0), abs=1e-3)
 
 
 def test_evidence_of_himmelblau_by_midpoints():
-    found = MADE["himmelblau"]()
+    found = PUBLISHED["Himmelblau"]()
     assert found.log_evidence == pytest.approx(midpoints(found, [-6.5, -6.5], [6.5, 6.5], 500), abs=1e-8)
 
 
 def test_evidence_of_rosenbrock_and_gaussian_side_by_side():
     """Each pair is integrated by midpoints with the other coordinates at 0, whose factors are divided out."""
-    problem = MADE["rosenbrock_gaussian"]()
+    problem = PUBLISHED["Rosenbrock-Gaussian"]()
 
     class Pair:
         def __init__(self, first):

@@ -3,8 +3,6 @@
 from itertools import islice, product
 
 import numpy as np
-import pytest
-from quick_runs import looked_at, table
 from scipy.special import gammaln, logsumexp
 from scipy.stats import multivariate_normal
 
@@ -75,10 +73,3 @@ def test_a_dirichlet_with_small_concentrations_has_finite_logarithms():
     expected = 2.0 / 2.002
     error = np.sqrt(expected * (1.0 - expected) / 3.002 / 2000)
     assert abs(np.exp(draws[:, 2]).mean() - expected) < 5.0 * error
-
-
-@pytest.mark.parametrize("statement", ["much faster", "is in the end the posterior"])
-def test_the_quick_form_has_its_claims(statement):
-    found = table(mcmc.experiment)
-    assert looked_at(mcmc.experiment, found)
-    assert any(statement in claim.statement for claim in mcmc.experiment.claims(found))

@@ -12,18 +12,6 @@ from experiments.harness.experiment import Resources
 from experiments.thesis import domain, gd_schedules, vi_methods
 from experiments.thesis import settings as thesis
 
-THESIS = (
-    "vi-methods", "cavi-iterates", "gd-schedules", "sgd-batch-sizes", "sngd-batch-sizes",
-    "sngd-against-sgd", "pathwise-samples", "iwae-samples", "domain", "real-data", "multinomial-digits",
-)  # fmt: skip
-EXPERIMENTS = {name: registry.load(name) for name in THESIS}
-"""Loaded here, as a package that one of them imports draws from `random` when it is first imported."""
-
-
-@pytest.mark.parametrize("name", THESIS)
-def test_ten_seeds_by_default(name):
-    assert EXPERIMENTS[name].seeds >= 10
-
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_other_data():
     case = thesis.case("SGD", "sgd", minibatch=10, steps=5)

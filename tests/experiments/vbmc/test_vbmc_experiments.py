@@ -1,20 +1,15 @@
 """Every experiment on VBMC runs and draws in its quick form; what is recorded has oracles."""
 
-import json
-
 import numpy as np
 import pandas as pd
-import pytest
 import sklearn.datasets  # noqa: F401  # what it imports seeds the global generator, once
-import torch
-from quick_runs import looked_at, table
+from quick_runs import POSTERIOR, folder_of_posteriors, looked_at, table
 
 from experiments.harness import registry
 from experiments.harness.experiment import Resources
 from experiments.harness.summaries import summary
 from experiments.problems.known_posteriors import rosenbrock
-from experiments.problems.laplace import laplace
-from experiments.problems.reference import MODELS, load_reference
+from experiments.problems.reference import load_reference
 from experiments.vbmc import hard as vbmc_hard
 from experiments.vbmc import posteriors as vbmc_posteriors
 from experiments.vbmc import runs as vbmc_runs
@@ -53,42 +48,19 @@ def test_errors_within_stated_sds_are_counted():
     assert list(table.loc[0]) == ["m", "1.2", "2 of 4", "3 of 4", "3 of 4"]
 
 
-def made_up_folder(tmp_path):
-    """The model of the children's scores with simulated data, whose posterior is near Laplace's
-    approximation.
-    """
-    rng = np.random.default_rng(0)
-    n, name = 60, "kidscore_interaction"
-    school, iq = rng.integers(0, 2, n).astype(float), rng.normal(0, 1, n)
-    scores = 1 + school + 0.5 * iq + rng.normal(0, 1, n)
-    folder = tmp_path / name
-    folder.mkdir()
-    data = {"kid_score": scores.tolist(), "mom_hs": school.tolist(), "mom_iq": iq.tolist()}
-    target = MODELS[name](data)
-    found = laplace(target.log_density, np.zeros(5))
-    mean, covariance = found.gaussian.mean, found.gaussian.covariance
-    free = {"mean": mean.tolist(), "covariance": covariance.tolist(), "test_points": []}
-    numbers = {"log_evidence": {"logz": found.log_evidence, "se": 0.1}, "unconstrained": free}
-    (folder / "data.json").write_text(json.dumps(data))
-    (folder / "reference.json").write_text(json.dumps(numbers))
-    draws = target.constrain(torch.as_tensor(found.gaussian.sample(1000, 0))).numpy()
-    np.savez(folder / "draws.npz", draws=draws)
-    return name
-
-
 def test_posteriors_of_a_folder(tmp_path, monkeypatch):
-    name = made_up_folder(tmp_path)
-    monkeypatch.setattr(vbmc_posteriors, "_QUICK", (name,))
+    folder_of_posteriors(tmp_path)
+    monkeypatch.setattr(vbmc_posteriors, "_QUICK", (POSTERIOR,))
     found = table(vbmc_posteriors.experiment, Resources(posteriors=tmp_path))
     assert len(looked_at(vbmc_posteriors.experiment, found)["ends"]) == 2
     with_gradients = found[found["method"] == vbmc_runs.GRADIENTS].iloc[0]
-    # Laplace's error is O(1/n): a tenth of a nat at n = 60 and five parameters
     assert abs(with_gradients["error"]) < 0.3
     assert with_gradients["mmtv"] < 0.15
 
 
 def test_the_box_of_a_seed_holds_the_mean(tmp_path):
-    reference = load_reference(tmp_path, made_up_folder(tmp_path))
+    folder_of_posteriors(tmp_path)
+    reference = load_reference(tmp_path, POSTERIOR)
     for seed in range(5):
         box = vbmc_posteriors.box(reference, seed)
         assert (box["plausible_lower"] < reference.mean).all()
@@ -110,8 +82,3 @@ def test_few_seeds_leave_the_criteria_of_hard_posteriors_open():
     for seeds, verdict in ((9, "undecided"), (10, "holds")):
         rows = pd.DataFrame([{**row, "seed": seed} for seed in range(seeds)])
         assert {claim.verdict for claim in vbmc_hard.claims(rows)} == {verdict}
-
-
-def test_posteriors_need_a_folder():
-    with pytest.raises(ValueError, match="--posteriors DIR"):
-        vbmc_posteriors.experiment.checked_cases(True, Resources())
