@@ -40,7 +40,7 @@ from gp.embeddings import Formulas, formulas
 from gp.embeddings.embed import gradient_in_points
 from gp.embeddings.registry import in_kind_of
 from gp.integrals import Integrals
-from gp.kernels.contraction import contracted_gradient, diagonal_gradient
+from gp.kernels.crossed import contracted_gradient, diagonal_gradient
 from gp.linear_maps import lower_inverse
 from gp.marginal import MarginalPosterior
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform

@@ -6,13 +6,12 @@ from gp.names import attach
 
 if TYPE_CHECKING:
     from gp import embeddings, expectation, kernels, means, measures
-    from gp.additive_terms import components
     from gp.comparison import Comparison, compare
     from gp.hyperparameters import Hyperparameters, fit
     from gp.integrals import Integral, Integrals, JointIntegral
     from gp.interop import as_botorch_model, from_botorch, from_gpytorch, from_gpytorch_kernel
     from gp.linalg import NotPositiveDefiniteError
-    from gp.marginal import MarginalPosterior, marginalise
+    from gp.marginal import MarginalPosterior, components, marginalise
     from gp.observations import Gradients, Values
     from gp.paths import Path
     from gp.posterior import GradientMoments, Posterior

@@ -29,11 +29,10 @@ from gp.names import suggesting
 from gp.observations import Functional, Values, as_functional
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
-from gp.problem import EvidenceProblem
+from gp.problem import DataUnits, EvidenceProblem, SearchCoordinates
 from gp.screening import InUnits, curvature, screened
 from gp.settings import FIT
 from gp.threads import of_few
-from gp.units import DataUnits, SearchCoordinates
 from gp.user_warnings import warn_user
 
 _SMALLEST_SPREAD = 1e-120

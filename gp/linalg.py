@@ -6,9 +6,21 @@ the factor in O(n^2):
     [K   C]   [L    0][L^T  B]
     [C^T S] = [B^T  M][0  M^T],   L B = C,   M M^T = S - B^T B.
 
-Where K is not positive definite in floating point, or its factor consists of rounding errors (gp.rounding),
+Where K is not positive definite in floating point, or its factor consists of rounding errors,
 the diagonal is multiplied by 1 + jitter, with the smallest jitter that suffices. The jitter is returned, as
 it acts as a noise variance that the user did not state.
+
+A factorisation K = C C^T in floating point is exact for K + E, |E| about eps times the variances D
+(Higham, Accuracy and Stability of Numerical Algorithms, 2002, Theorem 10.3). With K_s = D^-1/2 K D^-1/2,
+rounding moves log |K| by about eps tr K_s^-1: once the smallest eigenvalue of K_s is a few eps, rounding
+decides whether the factorisation succeeds, and the log evidence can be wrong by hundreds of nats. The pivots
+may be large all the same, with derivatives 10^3 to 10^5 times that eigenvalue,
+
+    smallest eigenvalue of K_s = 1 / |C^-1 D^1/2|^2,
+
+which is computed by one step of inverse iteration (it errs upwards), and only where some pivot is small. When
+rows [B^T M] are added below C, C^-1 grows by the rows M^-1 [-B^T C^-1, I]: their squared norms, weighted by
+D, are added to tr K_s^-1, in O(n^2).
 """
 
 from __future__ import annotations
@@ -20,7 +32,6 @@ import numpy as np
 
 from gp import triangular
 from gp.arrays import Array, as_like, is_torch, namespace
-from gp.rounding import extension_is_sound, is_sound
 from gp.threads import of_few
 from gp.triangular import lapack, solve_lower
 
@@ -32,6 +43,12 @@ FIRST_JITTER, LAST_JITTER = 1e2, 1e8
 """The jitters that are tried, in rounding errors: from the first, tenfold each time, to the last."""
 _LARGEST_JITTER = 1e-2
 """The largest jitter where rounding errors are large (float32): a larger one would be another model."""
+SMALLEST_EIGENVALUE = 10.0
+"""The smallest eigenvalue, in rounding errors of the variances, of a covariance that counts as regular."""
+LARGE_PIVOT = 1e9
+"""In the same units: where all pivots are larger, the smallest eigenvalue is not estimated."""
+
+_EPS = float(np.finfo(np.float64).eps)
 LEAST_SCALE = 1e-24
 """Fraction of the largest variance, for rows of variance zero, such as a linear kernel at its offset."""
 
@@ -173,6 +190,57 @@ def cholesky(matrix: Array, scale: Array | None = None, jitter: float = 0.0) -> 
         scale = xp.clip(scale, LEAST_SCALE * largest, None)
         jitter = next_jitter(jitter, matrix)
     raise NotPositiveDefiniteError(_explanation(matrix, largest, jitter))
+
+
+def is_sound(lower: Array, scale: Array) -> bool:
+    """Tell whether the smallest eigenvalue of C C^T, relative to ``scale``, exceeds rounding errors.
+
+    Parameters
+    ----------
+    lower : C, (n, n).
+    scale : D, (n,), the variances that rounding errors are relative to.
+    """
+    if is_torch(lower):
+        lower, scale = lower.detach(), scale.detach()
+    rounding = _EPS if lower.dtype == np.float64 else float(namespace(lower).finfo(lower.dtype).eps)
+    pivots = lower.diagonal() ** 2
+    if bool((pivots >= LARGE_PIVOT * rounding * scale).all()):
+        return True
+    least = SMALLEST_EIGENVALUE * rounding
+    return bool((pivots >= least * scale).all()) and smallest_eigenvalue(lower, scale) >= least
+
+
+def smallest_eigenvalue(lower: Array, scale: Array) -> float:
+    """Estimate the smallest eigenvalue of D^-1/2 C C^T D^-1/2, C = ``lower``, D = ``scale``, in O(n^2)."""
+    xp = namespace(lower, scale)
+    weights = xp.sqrt(scale)
+    places = xp.arange(scale.shape[0], dtype=lower.dtype, device=lower.device)
+    start = xp.cos(places**2)  # a fixed direction that is not special for any matrix
+    inverse_times = weights * solve_lower(lower, solve_lower(lower, weights * start), transposed=True)
+    whitened = solve_lower(lower, weights * inverse_times)
+    return float(inverse_times @ inverse_times) / float(whitened @ whitened)
+
+
+def extension_is_sound(factor: Factor, new: Array, schur: Array, scale: Array) -> bool:
+    """Tell whether a factor is sound, as in `is_sound`, after rows [B^T M] are added to it.
+
+    Parameters
+    ----------
+    factor : C, (n, n), sound itself.
+    new : B^T, (m, n).
+    schur : M, (m, m), lower triangular.
+    scale : (m,), the variances of the new rows.
+    """
+    if is_torch(schur):
+        new, schur, scale = new.detach(), schur.detach(), scale.detach()
+    xp = namespace(schur)
+    rounding = float(xp.finfo(schur.dtype).eps)
+    if bool((schur.diagonal() ** 2 >= LARGE_PIVOT * rounding * scale).all()):
+        return True
+    left = factor.solve(new.T, transposed=True) * xp.sqrt(factor.variances)[:, None]
+    left, right = solve_lower(schur, left.T), solve_lower(schur, xp.diag(xp.sqrt(scale)))
+    growth = float((left**2).sum() + (right**2).sum())
+    return SMALLEST_EIGENVALUE * rounding * growth <= 1
 
 
 def next_jitter(jitter: float, like: Array) -> float:

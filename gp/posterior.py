@@ -28,7 +28,7 @@ from gp.expectation.posterior_expectation import kernel_sum
 from gp.grams import blocks_of, pieces
 from gp.integrals import Integral, Integrals, JointIntegral, require_space, without_rounding
 from gp.kernels.base import Kernel, gradient_covariances
-from gp.linalg import Factor, NotPositiveDefiniteError, cholesky, extend, raised, sample_gaussian
+from gp.linalg import LARGE_PIVOT, Factor, NotPositiveDefiniteError, cholesky, extend, raised, sample_gaussian
 from gp.means import Mean
 from gp.measures import Measure
 from gp.observations import (
@@ -42,7 +42,6 @@ from gp.observations import (
 )
 from gp.paths import Path, draw_path
 from gp.predictions import PosteriorMethods
-from gp.rounding import LARGE_PIVOT
 from gp.threads import of_few
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from gp.arrays import Array
 from gp.embeddings.registry import Formulas, choose, embedding, formulas
 from gp.kernels import Constant, Kernel, Linear, Product, Stationary, White
-from gp.kernels.contraction import contracted_gradient
+from gp.kernels.crossed import contracted_gradient
 from gp.measures import Empirical, GaussianMixture
 
 _BLOCK = 2**22

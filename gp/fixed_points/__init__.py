@@ -1,6 +1,6 @@
 """Covariances of observations at fixed points, with their pull-backs, for fits of hyperparameters."""
 
-from gp.fixed_points import products, quadratic, stationary  # noqa: F401  they register their kernels
+from gp.fixed_points import products, stationary  # noqa: F401  they register their kernels
 from gp.fixed_points.gram import Changes, Gram, gram_of, scaled
 from gp.fixed_points.stationary import components_gram
 

@@ -25,10 +25,9 @@ from torch import Tensor
 
 from gp.embeddings.registry import in_kind_of
 from gp.integrals import Integrals
-from gp.linalg import Factor, cholesky
+from gp.linalg import SMALLEST_EIGENVALUE, Factor, cholesky
 from gp.observations import Functional, Gradients, Observations, Values, covariance, require_same_kind
 from gp.posterior import Posterior
-from gp.rounding import SMALLEST_EIGENVALUE
 
 if TYPE_CHECKING:
     from gp.marginal import MarginalPosterior

@@ -8,10 +8,9 @@ from gp.kernels.base import (
     Parameter,
 )
 from gp.kernels.composite import ByColumn, Columns, Mapped, Product, Sum, Tilted
-from gp.kernels.multiple import Multiple
 from gp.kernels.parameters import pack, scaled, unpack
 from gp.kernels.periodic import Periodic
-from gp.kernels.polynomial import Constant, Linear, QuadraticTrend
+from gp.kernels.polynomial import Constant, Linear, Multiple, QuadraticTrend
 from gp.kernels.stationary import (
     Matern12,
     Matern32,

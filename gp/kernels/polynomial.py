@@ -1,8 +1,9 @@
-"""Kernels of functions with few degrees of freedom: a constant, a linear function, and a quadratic one.
+"""Kernels of functions with few degrees of freedom: constant, linear, quadratic, and multiples of one.
 
 Constant:        k(x, y) = variance                                                f = c
 Linear:          k(x, y) = sum_d variance_d (x_d - offset_d)(y_d - offset_d)       f = w^T (x - offset)
 QuadraticTrend:  k(x, y) = linear x . y + quadratic (x . y)^2 / 2                  f = w^T x + x^T M x / 2
+Multiple:        k(x, y) = variance g(x) g(y)                                      f = a g
 
 with c ~ N(0, variance) and independent w_d ~ N(0, variance_d). The quadratic functions vanish at zero, as the
 trend of a log density in coordinates about its mode; their w_d ~ N(0, linear) are independent, and so are the
@@ -17,7 +18,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace
-from gp.kernels.base import Algebra, Derivatives, Homogeneous, Pullback, of_rank_one, parameter
+from gp.kernels.base import (
+    Algebra,
+    Derivatives,
+    Differentiable,
+    Homogeneous,
+    Pullback,
+    of_rank_one,
+    parameter,
+)
 from gp.kernels.stationary import diagonal_matrix
 
 
@@ -123,3 +132,29 @@ class QuadraticTrend(Algebra):
         k_xy = slope[:, None, :, None] * identity[:, None, :]
         k_xy = k_xy + second * y.T[None, :, :, None] * x[:, None, None, :]
         return Derivatives(self.of_products(t), k_x, k_y, k_xy)
+
+
+@dataclass(frozen=True, eq=False)
+class Multiple(Algebra):
+    """Multiples of one known function g, f = a g, a ~ N(0, variance). NumPy only.
+
+    Added to a process with the prior mean g it gives that mean an unknown scale: the mean is a g with
+    a ~ N(1, variance), and a is integrated out.
+
+    Attributes
+    ----------
+    function : g. variance : the variance of the factor a, a positive number.
+    """
+
+    function: Differentiable
+    variance: Array = parameter(1.0, "variance")
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        return self.variance * np.outer(self.function(x), self.function(y))
+
+    def diagonal(self, x: Array) -> Array:
+        return self.variance * self.function(x) ** 2
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        g, slope = self.variance * self.function(y), self.variance * self.function.gradient(y)
+        return of_rank_one(self.function(x), g, self.function.gradient(x), slope)

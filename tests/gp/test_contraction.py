@@ -16,7 +16,7 @@ from gp.kernels import (
     SquaredExponential,
     White,
 )
-from gp.kernels.contraction import contracted_gradient, diagonal_gradient
+from gp.kernels.crossed import contracted_gradient, diagonal_gradient
 
 ARD = np.array([0.7, 1.6])
 KERNELS = {

@@ -25,7 +25,7 @@ from gp.kernels import (
     pack,
     unpack,
 )
-from gp.kernels.contraction import contracted_gradient, diagonal_gradient
+from gp.kernels.crossed import contracted_gradient, diagonal_gradient
 from gp.measures import Gaussian, Uniform
 from gp.observations import Gradients, Observations, Values, covariance
 from gp.testing import check_kernel

@@ -28,10 +28,9 @@ from gp.kernels import (
 )
 from gp.marginal import _chain
 from gp.priors import JointPrior, LogCauchy, Plateau, Priors
-from gp.problem import EvidenceProblem
+from gp.problem import DataUnits, EvidenceProblem, SearchCoordinates
 from gp.screening import InUnits, _starts, curvature
 from gp.search import Expansion
-from gp.units import DataUnits, SearchCoordinates
 
 
 @pytest.fixture(scope="module")

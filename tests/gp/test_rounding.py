@@ -6,8 +6,14 @@ import torch
 from extended_precision import drawn, log_evidence, needs_extended_precision
 
 import gp
-from gp.linalg import NotPositiveDefiniteError, cholesky, extend
-from gp.rounding import SMALLEST_EIGENVALUE, extension_is_sound, smallest_eigenvalue
+from gp.linalg import (
+    SMALLEST_EIGENVALUE,
+    NotPositiveDefiniteError,
+    cholesky,
+    extend,
+    extension_is_sound,
+    smallest_eigenvalue,
+)
 
 EPS = np.finfo(float).eps
 
