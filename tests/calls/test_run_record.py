@@ -62,7 +62,11 @@ def test_it_shows_what_was_given():
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"executor": Mapping()}, "run.executor was given, but model is a"), ({"n_jobs": 2}, "run.n_jobs was")],
+    [
+        ({"executor": Mapping()}, "run.executor was given, but model is a GaussianMixture"),
+        ({"n_jobs": 2}, "run.n_jobs was"),
+        ({"errors": "raise"}, "run.errors was"),
+    ],
 )
 def test_models_that_make_no_calls_refuse_what_makes_them(given, message):
     with pytest.raises(TypeError, match=message):

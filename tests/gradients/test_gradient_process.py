@@ -20,13 +20,11 @@ from bqvi.gradients.observation_noise import (
     down_weighted,
     weighted_median,
 )
-from bqvi.gradients.settings import SEARCH
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments, jitter_multiple
-from gp.conditioning.function_kernel import FunctionKernel, standard_observed
+from gp.conditioning.function_kernel import standard_observed
 from gp.evidence import LogPosterior
 from gp.fixed_points import components_gram
 from gp.priors import JointPrior
-from gp.search import search
 
 TURN = np.array([[0.6, -0.8], [0.8, 0.6]])
 KERNEL = SeparableKernel(1.7, 0.3, 0.2, 0.15, Directions(TURN, np.array([1.3, 0.7])))
@@ -74,7 +72,7 @@ def test_moments_are_the_integrals_of_the_posterior_mean(process, q):
 
 
 @pytest.mark.parametrize("q", [WhitenedFrame.standard(2), MOVED])
-def test_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(process, q):
+def test_separable_functionals_and_their_prior_covariance_are_integrals_of_the_kernel(process, q):
     noise, weights = gauss_hermite(2, 60)
     basis = np.column_stack([np.ones(len(noise)), noise]) * weights[:, None]
     places = q.points(noise)
@@ -206,7 +204,7 @@ def test_evidence_and_its_slope_against_autodiff(process):
 
 @pytest.mark.parametrize("m", [10, 40])
 def test_newton_ends_where_a_search_by_values_ends(m):
-    """On gradients of a log joint with a ridge, within several times `SEARCH.settled` nats."""
+    """On gradients of a log joint with a ridge, within several times `settled` nats of the search."""
     rng = np.random.default_rng(m)
     points = 1.3 * rng.standard_normal((m, 3))
     slopes = np.tanh(points @ [1.0, -0.5, 0.2])
@@ -219,10 +217,9 @@ def test_newton_ends_where_a_search_by_values_ends(m):
     expected = scipy.optimize.minimize(
         lambda psi: -posterior.value(psi), prior.lower, method="Nelder-Mead", options=options
     )
-    found = search(posterior, (prior.lower,), prior.bounds, SEARCH.search)
-    assert found.value >= -expected.fun - 0.2
-    again = search(posterior, (found.psi + 0.3, prior.lower), prior.bounds, SEARCH.search)
-    assert again.value >= -expected.fun - 0.2
+    found = surrogates.fitted(posterior, None)
+    assert posterior.value(found) >= -expected.fun - 0.2
+    assert posterior.value(surrogates.fitted(posterior, found + 0.3)) >= -expected.fun - 0.2
 
 
 def test_directions_are_those_along_which_a_gradient_bends():
@@ -304,100 +301,85 @@ def test_natural_parameters_of_a_place_in_the_frame(diagonal):
 
 
 SHAPE = (1.6, 0.4, 0.3)
+OF_FUNCTION = {
+    "values": drawn_process(SHOWN["values"], SHAPE, 12, 4),
+    "derivatives": drawn_process(SHOWN["derivatives"], SHAPE),
+    "both": drawn_process(SHOWN["both"], SHAPE, seed=7),
+}
+"""Processes on values of one function, on its derivatives, and on both."""
+NUMBERS = {"values": slice(0, 1), "derivatives": slice(1, 3), "both": slice(0, 3)}
+"""Which of a value and its two derivatives are observed."""
 
 
-@pytest.fixture
-def values():
-    return drawn_process(SHOWN["values"], SHAPE, 12, 4)
-
-
-def test_value_process_moments_are_derivatives_of_the_expected_posterior_mean(values):
-    """dE/dm and 2 dE/dS by autodiff through a product rule of the predicted phi."""
-    noise, weights = (torch.tensor(part) for part in gauss_hermite(2, 60))
-    points, alpha = torch.tensor(values.given.points), torch.tensor(values.given.weights[:, 0])
-    mean = torch.tensor([0.4, -0.3], dtype=torch.float64, requires_grad=True)
-    covariance = torch.tensor([[0.7, 0.2], [0.2, 0.5]], dtype=torch.float64, requires_grad=True)
-    x = mean + noise @ torch.linalg.cholesky(covariance).T
-    inner = x @ points.T
-    distances = (x**2).sum(1)[:, None] + (points**2).sum(1) - 2 * inner
-    kernel = torch.exp(-0.5 / 1.6**2 * distances) + 0.4 * inner + 0.15 * inner**2
-    dm, ds = torch.autograd.grad(weights @ (kernel @ alpha), (mean, covariance))
-    found = values.moments(mean.detach().numpy(), covariance.detach().numpy())
-    assert_allclose(found.mean, dm.numpy(), rtol=1e-8, atol=1e-9)
-    assert_allclose(found.jacobian, (ds + ds.T).numpy(), rtol=1e-8, atol=1e-9)
-
-
-def test_value_functionals_and_their_variance_are_integrals_of_the_kernel(values):
-    """Stein: E[grad phi] = E[phi e], E[Hessian phi] = E[phi (e e^T - I)]."""
-    noise, weights = gauss_hermite(2, 60)
-    rows, columns = np.tril_indices(2)
-    second = noise[:, rows] * noise[:, columns] - (rows == columns)
-    basis = np.column_stack([noise, second]) * weights[:, None]
-    kernel, points = values.given.kernel, values.given.points
-    across = kernel.between(points, noise) @ basis
-    assert_allclose(standard_observed(points, kernel), across, rtol=1e-9, atol=1e-11)
-    prior = basis.T @ kernel.between(noise, noise) @ basis
-    explained = across.T @ np.linalg.solve(gram(values), across)
-    variance = np.diagonal(prior - explained) * values.given.scale
-    sd = values.model_deviations()
-    assert_allclose(sd.mean**2, variance[:2], rtol=1e-8)
-    assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)
-
-
-def _phi_kernel(x, y):
+def phi_kernel(shown, x, y):
     inner = x @ y.T
     distances = (x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * inner
-    return 1.6**2 * torch.exp(-0.5 / 1.6**2 * distances) + 0.4 * inner + 0.15 * inner**2
+    height = 1.0 if shown == "values" else 1.6**2
+    return height * torch.exp(-0.5 / 1.6**2 * distances) + 0.4 * inner + 0.15 * inner**2
 
 
-@pytest.fixture
-def derivatives():
-    return drawn_process(SHOWN["derivatives"], SHAPE)
+def observed(shown, values, points):
+    """What is observed of functions of the ``points`` (m, 2) with ``values`` (m,) there: (m, 1 to 3)."""
+    (slopes,) = torch.autograd.grad(values.sum(), points, create_graph=True)
+    return torch.cat([values[:, None], slopes], 1)[:, NUMBERS[shown]]
 
 
-def test_derivative_kernel_is_the_mixed_hessian_of_the_kernel(derivatives):
-    points = torch.tensor(derivatives.given.points)
-    mixed = np.empty((5, 5, 2, 2))
-    for i in range(5):
-        for j in range(5):
-            hessian = torch.autograd.functional.hessian(
-                lambda x, y: _phi_kernel(x[None], y[None])[0, 0], (points[i], points[j])
-            )
-            mixed[i, j] = hessian[0][1].numpy()
-    at, shown = derivatives.given.points, SHOWN["derivatives"]
-    found = FunctionKernel(1.6, 0.4, 0.3, shown).between(at, at)
-    assert_allclose(found, mixed.transpose(0, 2, 1, 3).reshape(10, 10), rtol=1e-10, atol=1e-12)
+@pytest.mark.parametrize("shown", OF_FUNCTION)
+def test_the_kernel_of_observations_has_the_derivatives_of_the_functions(shown):
+    points = torch.tensor(OF_FUNCTION[shown].given.points[:5])
+
+    def block(x, y):
+        def value(z):
+            return phi_kernel(shown, z[None, :2], z[None, 2:])[0, 0]
+
+        both = torch.cat([x, y])
+        whole = torch.zeros(3, 3, dtype=torch.float64)
+        slopes = torch.autograd.functional.jacobian(value, both)
+        whole[0, 0], whole[1:, 0], whole[0, 1:] = value(both), slopes[:2], slopes[2:]
+        whole[1:, 1:] = torch.autograd.functional.hessian(value, both)[:2, 2:]
+        return whole[NUMBERS[shown], NUMBERS[shown]].numpy()
+
+    expected = np.block([[block(x, y) for y in points] for x in points])
+    found = OF_FUNCTION[shown].given.kernel.between(points.numpy(), points.numpy())
+    assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 
-def test_derivative_process_moments_and_functionals_against_a_product_rule(derivatives):
+@pytest.mark.parametrize("shown", OF_FUNCTION)
+def test_moments_are_derivatives_of_the_expected_posterior_mean(shown):
+    """dE/dm and 2 dE/dS by autodiff through a product rule of the predicted phi."""
+    given = OF_FUNCTION[shown].given
     noise, weights = (torch.tensor(part) for part in gauss_hermite(2, 60))
-    points = torch.tensor(derivatives.given.points, requires_grad=True)
+    points = torch.tensor(given.points, requires_grad=True)
     mean = torch.tensor([0.4, -0.3], dtype=torch.float64, requires_grad=True)
     covariance = torch.tensor([[0.7, 0.2], [0.2, 0.5]], dtype=torch.float64, requires_grad=True)
     x = mean + noise @ torch.linalg.cholesky(covariance).T
-    averaged = weights @ _phi_kernel(x, points)
-    (observed,) = torch.autograd.grad(averaged.sum(), points, create_graph=True)
-    dm, ds = torch.autograd.grad(
-        (observed * torch.tensor(derivatives.given.weights)).sum(), (mean, covariance)
-    )
-    found = derivatives.moments(mean.detach().numpy(), covariance.detach().numpy())
+    averaged = observed(shown, weights @ phi_kernel(shown, x, points), points)
+    expected = (averaged.reshape(-1) * torch.tensor(given.weights).reshape(-1)).sum()
+    dm, ds = torch.autograd.grad(expected, (mean, covariance))
+    found = OF_FUNCTION[shown].moments(mean.detach().numpy(), covariance.detach().numpy())
     assert_allclose(found.mean, dm.numpy(), rtol=1e-8, atol=1e-9)
     assert_allclose(found.jacobian, (ds + ds.T).numpy(), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("shown", OF_FUNCTION)
+def test_functionals_and_their_variance_are_integrals_of_the_kernel(shown):
+    """Stein: E[grad phi] = E[phi e], E[Hessian phi] = E[phi (e e^T - I)]."""
+    process = OF_FUNCTION[shown]
+    noise, weights = (torch.tensor(part) for part in gauss_hermite(2, 60))
+    points = torch.tensor(process.given.points, requires_grad=True)
     rows, columns = np.tril_indices(2)
     second = noise[:, rows] * noise[:, columns] - torch.tensor(rows == columns, dtype=torch.float64)
     basis = torch.cat([noise, second], 1) * weights[:, None]
-    plain = torch.tensor(derivatives.given.points, requires_grad=True)
-    across = _phi_kernel(plain, noise) @ basis
-    columns_of = [torch.autograd.grad(across[:, k].sum(), plain, retain_graph=True)[0] for k in range(5)]
-    expected = np.stack([c.numpy().ravel() for c in columns_of], 1)
-    found = standard_observed(derivatives.given.points, derivatives.given.kernel)
-    assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
-    prior = np.diagonal((basis.T @ _phi_kernel(noise, noise) @ basis).numpy())
-    explained = (expected * np.linalg.solve(gram(derivatives), expected)).sum(0)
-    variance = derivatives.given.scale * (prior - explained)
-    sd = derivatives.model_deviations()
-    assert_allclose(sd.mean**2, variance[:2], rtol=1e-8)
-    assert_allclose(sd.jacobian[rows, columns] ** 2, variance[2:], rtol=1e-8)
+    across = phi_kernel(shown, points, noise) @ basis
+    expected = np.stack([observed(shown, of, points).detach().numpy().ravel() for of in across.T], 1)
+    assert_allclose(
+        standard_observed(process.given.points, process.given.kernel), expected, rtol=1e-8, atol=1e-9
+    )
+    prior = np.diagonal((basis.T @ phi_kernel(shown, noise, noise) @ basis).numpy())
+    explained = (expected * np.linalg.solve(gram(process), expected)).sum(0)
+    sd = process.model_deviations()
+    variance = process.given.scale * (prior - explained)
+    assert_allclose(np.r_[sd.mean, sd.jacobian[rows, columns]] ** 2, variance, rtol=1e-7)
 
 
 def without(process, kept):
@@ -417,56 +399,10 @@ def _left_out(process):
     return np.array(found)
 
 
-@pytest.fixture
-def joint():
-    return drawn_process(SHOWN["both"], SHAPE, seed=7)
-
-
-def test_joint_kernel_is_the_kernel_and_its_derivatives(joint):
-    """Values against the formula, mixed blocks against autodiff of it."""
-    points = torch.tensor(joint.given.points)
-    expected = np.empty((5, 3, 5, 3))
-    for i in range(5):
-        for j in range(5):
-            x, y = points[i].clone().requires_grad_(), points[j].clone().requires_grad_()
-            value = _phi_kernel(x[None], y[None])[0, 0]
-            dx, dy = torch.autograd.grad(value, (x, y), create_graph=True)
-            expected[i, 0, j, 0] = float(value.detach())
-            expected[i, 1:, j, 0], expected[i, 0, j, 1:] = dx.detach().numpy(), dy.detach().numpy()
-            for a in range(2):
-                expected[i, 1 + a, j, 1:] = torch.autograd.grad(dx[a], y, retain_graph=True)[0].numpy()
-    at = joint.given.points
-    found = joint.given.kernel.between(at, at)
-    assert_allclose(found, expected.reshape(15, 15), rtol=1e-9, atol=1e-11)
-
-
-def test_joint_moments_functionals_and_spread_against_a_product_rule(joint):
-    noise, weights = (torch.tensor(part) for part in gauss_hermite(2, 60))
-    points = torch.tensor(joint.given.points, requires_grad=True)
-    rows, columns = np.tril_indices(2)
-    second = noise[:, rows] * noise[:, columns] - torch.tensor(rows == columns, dtype=torch.float64)
-    basis = torch.cat([noise, second], 1) * weights[:, None]
-    across = _phi_kernel(points, noise) @ basis
-    slopes = [torch.autograd.grad(across[:, k].sum(), points, retain_graph=True)[0] for k in range(5)]
-    expected = np.concatenate(
-        [across.detach().numpy()[:, None], np.stack([s.numpy() for s in slopes], 2)], 1
-    ).reshape(15, 5)
-    found = standard_observed(joint.given.points, joint.given.kernel)
-    assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
-    at = joint.moments(np.zeros(2), np.eye(2))
-    ours = np.concatenate([at.mean, at.jacobian[rows, columns]])
-    assert_allclose(ours, expected.T @ joint.given.weights.reshape(-1), rtol=1e-8, atol=1e-9)
-    prior = np.diagonal((basis.T @ _phi_kernel(noise, noise) @ basis).numpy())
-    explained = (expected * np.linalg.solve(gram(joint), expected)).sum(0)
-    variance = joint.given.scale * (prior - explained)
-    sd = joint.model_deviations()
-    assert_allclose(np.r_[sd.mean, sd.jacobian[rows, columns]] ** 2, variance, rtol=1e-7)
-
-
-@pytest.mark.parametrize("kind", ["process", "moved", "values", "derivatives", "joint"])
+@pytest.mark.parametrize("kind", ["process", "moved", *OF_FUNCTION])
 def test_standard_deviations_hold_the_jackknife_of_refits(kind, request):
     """The closed form against as many processes as there are nodes, each without one of them."""
-    given = request.getfixturevalue(kind)
+    given = OF_FUNCTION.get(kind) or request.getfixturevalue(kind)
     whole = given.at_q
     at = np.concatenate([whole.mean, whole.jacobian[np.tril_indices(2)]])
     changes = at - _left_out(given)

@@ -95,12 +95,6 @@ def test_sticking_the_landing_has_no_variance_at_the_posterior():
     np.testing.assert_allclose(found.bound, 3.0, rtol=1e-13)
 
 
-def test_what_is_spent_is_of_all_components():
-    found = Pathwise(5)(MODEL, start(), FULL, np.random.default_rng(0))
-    assert found.n_evaluations == found.samples == 10
-    assert Score(7)(MODEL, start(), FULL, np.random.default_rng(0)).n_evaluations == 7
-
-
 @pytest.mark.parametrize("method", ["pathwise", "score"])
 @pytest.mark.parametrize("family", ["full", "mean-field"])
 def test_fit_climbs(method, family):

@@ -173,16 +173,6 @@ def test_every_evaluation_counts_within_the_budget(method, budget):
     assert model.calls == found.n_evaluations <= budget
 
 
-def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
-    choices = {"method": "pathwise", "minibatch": 60, "seed": 4}
-    whole = bqvi.fit(_Poisson(), COUNTS, steps=30, **choices)
-    half = bqvi.fit(_Poisson(), COUNTS, steps=12, **choices)
-    half.save(tmp_path / "half.npz")
-    for before in (half, tmp_path / "half.npz"):
-        again = bqvi.fit(_Poisson(), COUNTS, steps=30, resume=before, **choices)
-        assert again.q.mean == pytest.approx(whole.q.mean, rel=1e-12)
-
-
 def test_points_without_a_value_are_no_end_of_the_climb():
     """A prior that is -inf beyond a half-space through which the climb's first steps pass."""
 

@@ -50,34 +50,6 @@ def test_the_elbo_of_fresh_draws_has_the_jacobian():
     assert abs(kept.elbo - fresh.elbo) < 4.0 * fresh.trace["elbo_sd"][-1] + 4.0 * kept.trace["elbo_sd"][-1]
 
 
-def test_errors_are_treated_as_the_run_says():
-    """A numerical exception where the first parameter is above 5, a code error above 6."""
-
-    def failing(theta):
-        if theta[0] > 6.0:
-            raise KeyError("table")
-        if theta[0] > 5.0:
-            raise ArithmeticError("overflow")
-        return float(log_gamma(theta))
-
-    def fit(errors=None):
-        box = {**BOX, "plausible_lower": [3.0, 1.5], "plausible_upper": [9.0, 14.0]}
-        model = LogJoint(failing, 2, gradient=None, vectorised=False, **box)
-        return bqvi.fit(model, method="bq", budget=40, seed=0, run=bqvi.Run(errors=errors))
-
-    for told, errors in (("KeyError", None), ("ArithmeticError|KeyError", "raise")):
-        with pytest.raises(bqvi.RunError, match=told):
-            fit(errors)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert fit("infeasible").n_evaluations == 40
-    infeasible = bqvi.Run(errors="infeasible")
-    with pytest.raises(ValueError, match=r"run\.errors='infeasible' was given with method 'pathwise'"):
-        bqvi.fit(LogJoint(log_gamma, 2, gradient=slope), method="pathwise", run=infeasible)
-    with pytest.raises(ValueError, match="errors is 'stop'"):
-        fit("stop")
-
-
 def test_a_fixed_and_a_bounded_parameter():
     """Uniform on (2, 5): its coordinate is exactly Gaussian, and the log evidence is ln 3."""
 
@@ -143,6 +115,11 @@ ONE = (np.ones((1, 2)), np.zeros(1))
             ValueError,
             "evaluations was given with method 'pathwise'",
         ),
+        (
+            {"method": "pathwise", "run": bqvi.Run(errors="infeasible")},
+            ValueError,
+            r"run\.errors='infeasible' was given with method 'pathwise'",
+        ),
         ({"evaluations": ONE}, ValueError, "evaluations has no gradients, and the log joint has"),
         ({"evaluations": ONE, "starts": 2}, ValueError, "evaluations is given, and starts is 2"),
         ({"evaluations": 3}, TypeError, "evaluations is a int; it must be"),
@@ -176,11 +153,6 @@ def test_what_has_no_place_is_named_before_any_work(options, error, message):
 def test_bounds_that_are_not_those_of_the_parameters_are_named(given, message):
     with pytest.raises(ValueError, match=message):
         LogJoint(log_gamma, 2, **given)
-
-
-def test_other_models_have_no_executor():
-    with pytest.raises(TypeError, match=r"run\.errors was given, but model is a GaussianMixture"):
-        bqvi.fit(bqvi.models.GaussianMixture(2, np.eye(2)), np.eye(2), run=bqvi.Run(errors="raise"))
 
 
 @pytest.mark.parametrize("gradient", ["autodiff", None])

@@ -174,28 +174,6 @@ def test_slopes_of_batches_converge_to_the_optimum_of_a_regression(size):
     assert fit.q.covariance == pytest.approx(covariance, abs=1e-4)
 
 
-def test_stochastic_passes_resume_to_the_same_numbers(tmp_path):
-    model, method = GaussianMixture(3, "full"), Memoised(40, stochastic_passes=1)
-    whole = bqvi.fit(model, X, method, steps=30, tolerance=1e-12)
-    for cut in (3, 11, 20):
-        bqvi.fit(model, X, method, steps=cut, tolerance=1e-12).save(tmp_path / "run.npz")
-        on = bqvi.fit(model, X, method, steps=30, tolerance=1e-12, resume=tmp_path / "run.npz")
-        assert on.elbo == whole.elbo
-
-
-def test_it_resumes_to_the_same_numbers(tmp_path):
-    model = GaussianMixture(3, "full")
-    whole = bqvi.fit(model, X, "memoised", minibatch=40, steps=30, tolerance=1e-12)
-    for cut in (3, 17):
-        part = bqvi.fit(model, X, "memoised", minibatch=40, steps=cut, tolerance=1e-12)
-        part.save(tmp_path / "run.npz")
-        on = bqvi.fit(
-            model, X, "memoised", minibatch=40, steps=30, tolerance=1e-12, resume=tmp_path / "run.npz"
-        )
-        assert on.elbo == whole.elbo
-        assert on.state.step_evaluations == whole.state.step_evaluations
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_it_needs_fewer_passes_than_batch(seed):
     rng = np.random.default_rng(5)

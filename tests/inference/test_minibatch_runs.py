@@ -192,22 +192,6 @@ def test_all_data_at_once_is_coordinate_ascent(strategy):
     assert two.elbo == pytest.approx(one.elbo, rel=1e-7)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_resumed_runs_are_the_uninterrupted_run(strategy, tmp_path):
-    choices = {"minibatch": STRATEGIES[strategy], "start_from": start("mixture"), "seed": 4}
-    whole = bqvi.fit(MIXTURE, X, "sngd", steps=41, **choices)
-    half = bqvi.fit(MIXTURE, X, "sngd", steps=20, **choices)
-    half.save(tmp_path / "half.npz")
-    live = bqvi.fit(MIXTURE, X, "sngd", steps=41, resume=half, **choices)
-    again = bqvi.fit(MIXTURE, X, "sngd", steps=41, resume=half, **choices)
-    stored = bqvi.fit(MIXTURE, X, "sngd", steps=41, resume=tmp_path / "half.npz", **choices)
-    for other in (live, again, stored):
-        for a, b in zip(whole.q.natural, other.q.natural, strict=True):
-            np.testing.assert_array_equal(a, b)
-    assert stored.state.minibatch_seconds > half.state.minibatch_seconds
-    assert stored.state.setup_seconds == half.state.setup_seconds
-
-
 def test_a_failed_step_can_be_taken_again_from_the_state_before():
     """The table of a strategy is one step late, so that a step that fails half-way does not change it."""
 

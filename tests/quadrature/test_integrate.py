@@ -1,6 +1,5 @@
 """`bqvi.integrate` from outside: closed forms, statistics, resumption, bad input."""
 
-import math
 from contextlib import nullcontext
 
 import numpy as np
@@ -214,18 +213,6 @@ def test_methods_of_one_output_refuse_two(method, log):
     """The integral of the first of them alone is not what was asked for."""
     with pytest.raises(bqvi.RunError, match=r"returned shape \(\d+, 2\).*must return real numbers \(\d+,\)"):
         bqvi.integrate(lambda x: np.stack([bump(x), 2 * bump(x)], axis=1), GAUSSIAN, 32, method, log=log)
-
-
-def test_one_point_at_a_time():
-    seen = []
-
-    def f(x):
-        seen.append(x.shape)
-        return float(bump(x[None])[0])
-
-    found = bqvi.integrate(f, GAUSSIAN, 20, vectorised=False)
-    assert seen == [(2,)] * 20
-    assert found.mean == pytest.approx(bqvi.integrate(bump, GAUSSIAN, 20).mean, rel=1e-12)
 
 
 @pytest.mark.parametrize("frequency", [7.0, 11.0])
@@ -600,14 +587,6 @@ def test_infeasible_points_count_as_zero(method):
         bqvi.integrate(half_of_the_square, unit, 60, method)
 
 
-def test_an_integrand_that_always_raises_is_not_zero():
-    def bad(x):
-        raise ZeroDivisionError("always")
-
-    with pytest.raises(RunError, match="each of the"):
-        bqvi.integrate(bad, Uniform(0.0, 1.0), 20, run=bqvi.Run(errors="infeasible"), vectorised=False)
-
-
 def test_errors_are_of_two_kinds():
     unit = Uniform(0.0, 1.0)
     with pytest.raises(ValueError, match="errors"):
@@ -646,21 +625,6 @@ def test_exceptions_that_count_as_zero_are_reported(method, tmp_path):
             counted, normal, 60, run=bqvi.Run(errors="infeasible"), resume=tmp_path / "run.npz", **options
         )
     assert again.warnings == found.warnings
-
-
-@pytest.mark.parametrize("method", ["bq", "qmc", "monte-carlo"])
-def test_without_a_choice_errors_of_the_code_stop_and_numerical_ones_count_as_zero(method):
-    normal, options = Gaussian(np.zeros(1), np.eye(1)), {"vectorised": False, "method": method}
-    with pytest.raises(RunError, match="NameError"):
-        bqvi.integrate(lambda x: undefined, normal, 60, run=bqvi.Run(errors="numerical"), **options)  # noqa: F821
-
-    def domain(x):
-        return 1.0 + math.sqrt(-x[0])
-
-    with pytest.warns(UserWarning, match="ValueError"):
-        found = bqvi.integrate(domain, normal, 60, run=bqvi.Run(errors="numerical"), **options)
-    zeros = bqvi.integrate(lambda x: domain(x) if x[0] <= 0.0 else 0.0, normal, 60, **options)
-    assert (found.mean, found.sd, found.converged) == (zeros.mean, zeros.sd, zeros.converged)
 
 
 def test_descriptions_are_short():

@@ -137,19 +137,6 @@ def test_one_at_a_time_some_nodes_are_tests_too():
     assert found.converged
 
 
-@pytest.mark.parametrize("batch", [None, 1])
-def test_a_step_of_one_node_is_one_evaluation(batch):
-    """Where the surrogate predicts badly, a step may be a test alone."""
-
-    def log_f(x):
-        return -20.0 * np.abs(np.sin(7.0 * x[:, 0])) - 10.0 * np.abs(x[:, 1] - 0.3)
-
-    measure = gp.measures.Gaussian(np.zeros(2), np.eye(2))
-    for budget in range(9, 16):
-        found = bqvi.integrate(log_f, measure, budget, log=True, design=bqvi.Design(batch=batch))
-        assert found.n_evaluations == budget
-
-
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 @pytest.mark.parametrize("degrees", [1.0, 2.0, 3.5])
 def test_the_share_of_a_student_t_beyond_the_nodes_is_that_of_its_distribution(dimension, degrees):

@@ -115,36 +115,6 @@ def test_with_a_cheap_model_of_another_posterior_the_evidence_is_right():
     assert abs(found.log_evidence - PROBLEM.log_evidence) < max(0.05, 4 * found.log_evidence_sd)
 
 
-def test_runs_that_are_cut_short_are_resumed_from_either_model(tmp_path):
-    options = {**PROBLEM.bounds(), "budget": 7}
-    whole = bqvi.vbmc(PROBLEM.log_joint, **options, design=bqvi.Design(cheap=(PROBLEM.log_joint, 12)))
-    for model in ("cheap", "expensive"):
-        calls = []
-
-        def failing(x, limit=4, calls=calls):
-            calls.append(x)
-            if len(calls) == limit:
-                raise KeyboardInterrupt
-            return PROBLEM.log_joint(x)
-
-        models = {"cheap": PROBLEM.log_joint, "expensive": PROBLEM.log_joint, model: failing}
-        path = tmp_path / f"{model}.npz"
-        with pytest.raises(bqvi.RunInterrupted):
-            bqvi.vbmc(
-                models["expensive"],
-                **options,
-                design=bqvi.Design(cheap=(models["cheap"], 12)),
-                run=bqvi.Run(checkpoint=path),
-            )
-        again = bqvi.vbmc(
-            PROBLEM.log_joint, **options, design=bqvi.Design(cheap=(PROBLEM.log_joint, 12)), resume=path
-        )
-        assert np.array_equal(again.theta, whole.theta)
-        assert again.log_evidence == whole.log_evidence
-        assert again.n_cheap_evaluations == 12
-    assert bqvi.vbmc(PROBLEM.log_joint, **options, resume=path).log_evidence == whole.log_evidence
-
-
 def test_the_engine_of_two_models_keeps_the_contract():
     """Interrupted on the cheap model, at its last evaluation, and on the log joint."""
     options = {**PROBLEM.bounds(), "budget": 7, "design": bqvi.Design(cheap=(PROBLEM.log_joint, 12))}

@@ -131,18 +131,6 @@ def test_a_funnel_takes_few_evaluations():
     assert np.abs(found.trace["log_evidence"]).max() < 30.0
 
 
-def test_a_gentle_change_of_scale_in_nearly_all_coordinates_is_a_map():
-    """Closed form. Without the map errors were .2 to .3 after 200 evaluations, not converged.
-
-    Exploration, which has to end before convergence, takes about fifty of them.
-    """
-    schools = hard_posteriors.schools(False)
-    found = bqvi.vbmc(schools.log_joint, **schools.bounds(), gradient=schools.gradient, budget=200, seed=2)
-    assert found.frame.scaling is not None
-    assert found.converged
-    assert abs(found.log_evidence - schools.log_evidence) < 0.05
-
-
 def test_many_regressions_at_once_are_those_of_lstsq():
     rng = np.random.default_rng(0)
     design, values = rng.standard_normal((3, 20, 4)) * [1e4, 1.0, 1e-3, 1.0], rng.standard_normal((3, 20))

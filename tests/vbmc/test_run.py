@@ -66,21 +66,6 @@ def test_a_correlated_gaussian_in_many_dimensions_gets_a_frame_along_its_axes():
     assert abs(found.log_evidence - problem.log_evidence) < 0.02
 
 
-def test_the_centred_schools_are_found_by_few_gradients():
-    """Whether the map of scales is kept is a close decision in box 11, which is tried if another fails.
-
-    The median error of the three boxes is below .1 if and only if two of them are.
-    """
-    asked, right = hard.HARD["schools, gradients"], 0
-    for box in (10, 13, 11):
-        if right < 2:
-            problem = asked.problem(box)
-            options = {"gradient": problem.gradient, "budget": 40, "seed": box}
-            found = bqvi.vbmc(problem.log_joint, **problem.bounds(), **options)
-            right += abs(found.log_evidence - problem.log_evidence) < 0.1
-    assert right == 2
-
-
 def test_noise_known_or_not():
     problem = known_posteriors.rosenbrock(2)
     for sd, by in ((0.5, "imiqr"), (0.5, "viqr"), ("unknown", "imiqr")):
@@ -88,29 +73,6 @@ def test_noise_known_or_not():
         options = {"noise_sd": sd, "design": design, "budget": 40}
         found = bqvi.vbmc(problem.noisy(0.5, 0), **problem.bounds(), **options)
         assert abs(found.log_evidence - problem.log_evidence) < 4 * found.log_evidence_sd < 2.0
-
-
-def test_noise_may_be_a_function():
-    """Noise that grows with the distance from the mode: its sd is .1 + |x| / 4."""
-    rng = np.random.default_rng(5)
-
-    def sd(x):
-        return 0.1 + 0.25 * float(np.linalg.norm(x))
-
-    def noisy(x):
-        return gaussian(x) + sd(x) * rng.standard_normal()
-
-    found = bqvi.vbmc(noisy, **BOX, noise_sd=sd, budget=50)
-    np.testing.assert_allclose(found.evaluations.noise_variance, [sd(x) ** 2 for x in found.theta])
-    assert abs(found.log_evidence - np.log(2 * np.pi)) < 3 * found.log_evidence_sd < 1.0
-
-
-def test_an_unknown_edge_is_learnt():
-    found = bqvi.vbmc(lambda x: gaussian(x) if x[0] > 0 else -np.inf, **BOX, budget=60)
-    assert found.evaluations.failed.any()
-    assert found.evaluations.failed.mean() < 0.7
-    assert found.log_evidence == pytest.approx(np.log(np.pi), abs=max(0.1, 3 * found.log_evidence_sd))
-    assert (found.posterior.sample(2000, 0)[:, 0] < -0.1).mean() < 0.03
 
 
 def test_resumed_saved_and_parallel_runs_are_the_same(tmp_path):

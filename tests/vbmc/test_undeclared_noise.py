@@ -1,7 +1,6 @@
 """Noise that was not declared: it is found by one further evaluation near the best point, and fitted."""
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -66,19 +65,6 @@ def test_an_exact_run_in_which_it_is_made_has_no_warning():
     found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=60, seed=0)
     assert repeats(found) == 1
     assert not reported(found)
-
-
-def test_a_resumed_run_and_one_with_workers_find_it():
-    problem = hard_posteriors.gaussian(2, 0)
-    run = {**problem.bounds(), "seed": 0}
-    half = bqvi.vbmc(problem.noisy(0.3, 0), **run, budget=40)
-    found = bqvi.vbmc(problem.noisy(0.3, 1), **run, budget=50, resume=half)
-    assert found.n_evaluations <= 50
-    assert reported(found)
-    with ThreadPoolExecutor(2) as executor:
-        found = bqvi.vbmc(problem.noisy(0.3, 0), **run, budget=60, run=bqvi.Run(executor=executor, workers=2))
-    assert repeats(found) == 1
-    assert reported(found)
 
 
 def test_values_at_nearly_the_same_point():

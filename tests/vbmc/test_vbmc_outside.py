@@ -52,11 +52,6 @@ def test_periodic_half_bounded_and_fixed():
     assert abs(np.median(ratio) + 2.0) < 0.3
 
 
-def test_another_place_of_the_cut_gives_the_same():
-    moved = {**BOUNDS, "plausible_lower": [-0.5, 0.5, np.nan], "plausible_upper": [2.0, 5.0, np.nan]}
-    assert abs(run(**moved).log_evidence + 2.0) < 0.05
-
-
 def test_failures_are_learnt_from():
     """A third of the plausible box fails; what is left has a closed-form evidence."""
 
