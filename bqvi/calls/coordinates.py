@@ -227,13 +227,11 @@ class Coordinates:
         theta = self._require("theta", theta, self.n_parameters)
         self.require_inside("theta", theta)
         a, b = self._window
-        x = theta[:, self.free]
-        turning = self.periodic[self.free]
-        period = (b - a)[turning]
-        inside = a[turning] + np.mod(x[:, turning] - a[turning], period)
-        x[:, turning] = np.clip(inside, np.nextafter(a, b)[turning], np.nextafter(b, a)[turning])
+        x, turning = theta[:, self.free], self.periodic[self.free]
+        x[:, turning] = a[turning] + np.mod(x[:, turning] - a[turning], (b - a)[turning])
+        inside = np.clip(x, np.nextafter(a, b), np.nextafter(b, a))
         centre, half = self._standard
-        return (self._apply("inverse", x) - centre) / half
+        return (self._apply("inverse", inside) - centre) / half
 
     def inside(self, theta: np.ndarray) -> np.ndarray:
         """Which entries of ``theta`` (n, P) lie strictly inside the bounds, or are at a fixed value."""

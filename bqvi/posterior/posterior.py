@@ -13,7 +13,8 @@ Where the surrogate corrects q by importance weights, the posterior also has wei
 are those of q.
 
 Draws of periodic parameters are wrapped into [lower, upper). Their moments are computed on the period around
-the middle of the plausible interval, and the mean is wrapped afterwards. A fixed parameter is a constant.
+the mean direction of the weighted draws, or without these around the middle of the plausible interval, and
+the mean is wrapped afterwards. A fixed parameter is a constant.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from scipy.special import ndtr
 from bqvi import families, notebook
 from bqvi.calls.coordinates import Coordinates, make_coordinates
 from bqvi.calls.target_model import TargetModel
-from bqvi.importance import effective_size, normalised, resampled
+from bqvi.importance import normalised, resampled
 from bqvi.records import DERIVED, write_record
 from gp.arrays import Array, to_numpy
 from gp.checks import require_integer, require_seed
@@ -64,11 +65,6 @@ class WeightedDraws:
     def weights(self) -> np.ndarray:
         """Normalised weights, (n,)."""
         return normalised(self.log_weights)
-
-    @property
-    def effective_sample_size(self) -> float:
-        """1 / sum of the squared weights."""
-        return float(effective_size(self.weights))
 
     def mixture(self, groups: np.ndarray) -> GaussianMixture:
         """The mixture fitted by expectation maximisation (Dempster, Laird and Rubin 1977).
@@ -300,10 +296,19 @@ class Posterior:
         return self._moments()[1]
 
     def _weighted(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """The parameters (m, P) at the draws, not wrapped, and their weights (m,); None without draws."""
+        """The parameters (m, P) at the draws and their weights (m,); None without draws.
+
+        Periodic ones are on the period around their mean direction.
+        """
         if self.draws is None:
             return None
-        return self.coordinates.unwrapped(self.draws.points), self.draws.weights
+        theta, weights = self.coordinates.unwrapped(self.draws.points), self.draws.weights
+        for i, (_, low, high) in zip(self.coordinates.free, self.coordinates.charts(), strict=True):
+            if self.coordinates.periodic[i]:
+                turns = (theta[:, i] - low) / (high - low) - 0.5
+                middle = np.angle(weights @ np.exp(2j * np.pi * turns)) / (2 * np.pi)
+                theta[:, i] -= (high - low) * np.round(turns - middle)
+        return theta, weights
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean before wrapping and covariance of all parameters."""
@@ -355,8 +360,7 @@ class Posterior:
     def quantiles(self, levels: Sequence[float] | np.ndarray) -> np.ndarray:
         """Quantiles (J, P) of each parameter at the J levels in (0, 1).
 
-        Those of a periodic parameter are on the period around the middle of its plausible interval, not
-        wrapped.
+        Those of a periodic parameter are on the period of its moments, not wrapped.
         """
         wanted = np.asarray(levels, float)
         if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():

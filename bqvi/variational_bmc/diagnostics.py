@@ -236,10 +236,8 @@ def agreement(runs: Sequence[VBMCResult], seed: int = 0) -> Agreement:
     pairs = list(combinations(range(len(runs)), 2))
     gaps = [abs(runs[i].log_evidence - runs[j].log_evidence) for i, j in pairs]
     spreads = [math.hypot(runs[i].log_evidence_sd, runs[j].log_evidence_sd) for i, j in pairs]
-    sds = [
-        gap / spread if spread > 0 else (math.inf if gap > 0 else 0.0)
-        for gap, spread in zip(gaps, spreads, strict=True)
-    ]
+    with np.errstate(divide="ignore", invalid="ignore"):  # equal exact values differ by no sd
+        sds = np.nan_to_num(np.divide(gaps, spreads), nan=0.0, posinf=np.inf)
     moments = [(np.mean(x[:, free], axis=0), np.cov(x[:, free].T)) for x in draws]
     return Agreement(
         sds=max(sds),

@@ -12,6 +12,7 @@ import bqvi
 from bqvi import families
 from bqvi.adapters import TargetModel
 from bqvi.calls.coordinates import make_coordinates
+from bqvi.importance import effective_size
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.posterior.posterior import weighted_quantiles
 from bqvi.records import flattened
@@ -106,6 +107,22 @@ def test_moments_and_quantiles_are_those_of_draws():
     reached = (theta[:, :5, None] <= found.T[:5][None]).mean(axis=0)
     assert (np.abs(reached - levels) < 5 * 0.5 / np.sqrt(len(theta))).all()
     np.testing.assert_allclose(found[:, 5], 3.0)
+
+
+@pytest.mark.parametrize("at", [2.0, np.pi, 3.3, 6.0])
+def test_moments_of_a_periodic_parameter_are_those_around_its_mean_direction(at):
+    """Of a von Mises density, wherever the period was cut: here at 0, opposite the plausible interval."""
+    box = make_coordinates([0.0], [2 * np.pi], [3.0], [3.3], periodic=[0])
+    v = box.from_user(np.linspace(0.0, 2 * np.pi, 4001)[1:-1, None])
+    logs = 30.0 * np.cos(box.to_user(v)[:, 0] - at)  # on a grid of equal cells
+    q = GaussianMixture(np.ones(1), np.zeros((1, 1)), np.eye(1))
+    posterior = Posterior(q, box, WeightedDraws(v, logs))
+    half = np.linspace(-np.pi, np.pi, 4001)
+    density = np.exp(30.0 * (np.cos(half) - 1.0))
+    sd = np.sqrt(density @ half**2 / density.sum())
+    assert posterior.mean[0] == pytest.approx(at, abs=1e-3)
+    assert posterior.sd[0] == pytest.approx(sd, rel=1e-3)
+    assert np.diff(posterior.quantiles([0.1587, 0.8413])[:, 0])[0] == pytest.approx(2 * sd, rel=0.02)
 
 
 def test_periodic_draws_are_wrapped():
@@ -228,7 +245,7 @@ def tilted():
 
 def test_weights_correct_what_is_drawn():
     weighted, exact = tilted()
-    n = weighted.draws.effective_sample_size
+    n = float(effective_size(weighted.draws.weights))
     sd = np.sqrt(np.diag(exact.covariance))
     assert (np.abs(weighted._moments()[0] - exact._moments()[0]) <= 5 * sd / np.sqrt(n) + 1e-12).all()
     np.testing.assert_allclose(weighted.covariance, exact.covariance, atol=0.05 * sd.max() ** 2)
