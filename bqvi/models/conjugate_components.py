@@ -39,7 +39,7 @@ from bqvi.models.data import (
     require_observed_columns,
     spread,
 )
-from bqvi.models.mixture import AffineLogJoint, lifted
+from bqvi.models.mixture import AffineLogJoint, Lift, lifted
 from bqvi.models.normal_components import require_table
 from gp.arrays import Array, is_torch, to_numpy
 from gp.checks import positive_vector, require_above, require_each, require_integer, require_positive
@@ -118,8 +118,8 @@ class ConjugateComponents(Components):
         """P, all entries of T."""
         return sum(int(np.size(eta)) for eta in self._prior.natural)
 
-    def lift(self) -> Self:
-        return self
+    def lift(self) -> Lift:
+        return Lift(self.size, self.fill)
 
     def fill(self, columns: np.ndarray, out: np.ndarray) -> None:
         """Write T of ``columns`` (D, n) to ``out`` (P, n)."""
@@ -147,7 +147,7 @@ class ConjugateComponents(Components):
         slope = self._flat(expected)
         if not is_torch(slope):
             slope = np.where(np.isneginf(slope), _LEAST, slope)
-        return AffineLogJoint(slope, log_weights, lift=self)
+        return AffineLogJoint(slope, log_weights, lift=self.lift())
 
     def _flat(self, values: Values) -> Array:
         """(..., P) of arrays whose last axes are those of the natural parameters."""
@@ -173,14 +173,14 @@ class ConjugateComponents(Components):
         x = to_numpy(data)
         if has_missing(x):
             x = np.where(np.isnan(x), np.nanmedian(x, axis=0), x)
-        table = lifted(x, self)
+        table = lifted(x, self.lift())
         return np.asarray((table - table.mean(axis=0)) / spread(table))
 
     def start(self, data: Data, n_components: int, begin: Start) -> Any:
         if not self.nominal or data.shape[1] > 1:
             return start_from_clusters(self, data, n_components, begin)
         part = np.ones(len(data)) if begin.weights is None else begin.weights
-        total = part @ lifted(data, self) / n_components
+        total = part @ lifted(data, self.lift()) / n_components
         noise = begin.rng.standard_exponential((n_components, len(total)))
         started = self.statistics(np.ones(n_components), total * (0.5 + 0.5 * noise))
         prior = self.prior(n_components)

@@ -26,7 +26,6 @@ and the statistics are E[T] (Ghahramani and Jordan 1994, whose EM this is at a p
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
@@ -68,16 +67,8 @@ class GaussianExpectations(NamedTuple):
     """c, (..., K); of a diagonal each column's part of it, (..., K, D)."""
 
 
-@dataclass(frozen=True)
-class _Lift:
-    """T(y): y, and behind it the products of its entries that ``fill`` writes for columns (D, n)."""
-
-    size: int
-    fill: Callable[[Any, Any], None]
-
-
 def _products(columns: Any, out: Any) -> None:
-    """y_i y_j for i <= j, row by row of the upper triangle."""
+    """y, and y_i y_j for i <= j, row by row of the upper triangle."""
     start = d = len(columns)
     out[:d] = columns
     for i in range(d):
@@ -89,13 +80,13 @@ def _products(columns: Any, out: Any) -> None:
 
 
 def _squares(columns: Any, out: Any) -> None:
-    """y_i^2."""
+    """y, and y_i^2."""
     out[: len(columns)] = columns
     out[len(columns) :] = columns * columns
 
 
 def _length(columns: Any, out: Any) -> None:
-    """|y|^2."""
+    """y, and |y|^2."""
     out[: len(columns)] = columns
     out[len(columns)] = (columns * columns).sum(0)
 
@@ -186,7 +177,7 @@ class Matrix:
 
     def lift(self, dimension: int) -> Lift:
         """T, from y to y and the products of its entries that the shape needs, (P,)."""
-        return _Lift(dimension + dimension * (dimension + 1) // 2, _products)
+        return Lift(dimension + dimension * (dimension + 1) // 2, _products)
 
     def dof(self, dimension: int) -> float:
         """The smallest whole number of degrees of freedom with E[Sigma] = scale."""
@@ -259,7 +250,7 @@ class Variances:
     shared: bool = False
 
     def lift(self, dimension: int) -> Lift:
-        return _Lift(dimension + 1, _length) if self.shared else _Lift(2 * dimension, _squares)
+        return Lift(dimension + 1, _length) if self.shared else Lift(2 * dimension, _squares)
 
     def dof(self, dimension: int) -> float:
         """3, whatever the dimension."""

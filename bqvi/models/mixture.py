@@ -21,10 +21,10 @@ A row's statistics are (r_n1, .., r_nK, r_n1 T(x_n - c), .., r_nK T(x_n - c)). A
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.special
@@ -52,15 +52,13 @@ LARGE_PASS = 1 << 21
 NumPy's time on processors without AVX-512, and importing it takes seconds, once."""
 
 
-class Lift(Protocol):
+class Lift(NamedTuple):
     """The statistic T(x): functions of the columns of the data."""
 
-    @property
-    def size(self) -> int:
-        """P, the number of columns of T(x)."""
-
-    def fill(self, columns: Any, out: Any, /) -> None:
-        """Write T of ``columns`` (D, n) to ``out`` (P, n), NumPy or torch."""
+    size: int
+    """P, the number of columns of T(x)."""
+    fill: Callable[[Any, Any], None]
+    """Writes T of columns (D, n) to an array (P, n), NumPy or torch."""
 
 
 @dataclass(frozen=True)
@@ -98,16 +96,8 @@ def lifted(x: Array, lift: Lift | None) -> Array:
     return out.T
 
 
-@dataclass(frozen=True)
-class MixtureSums:
-    """The sums of the pass."""
-
-    counts: np.ndarray
-    """N_k, (K,)."""
-    sums: np.ndarray
-    """sum_n w_n r_nk T(x_n - shift), (K, P)."""
-    log_normaliser: float
-    """sum_n w_n logsumexp_k rho_nk."""
+MixtureSums: TypeAlias = tuple[np.ndarray, np.ndarray, float]
+"""N_k (K,), sum_n w_n r_nk T(x_n - shift) (K, P), and sum_n w_n logsumexp_k rho_nk."""
 
 
 def mixture_pass(x: Data, affine: AffineLogJoint, weights: Array | None = None) -> MixtureSums:
@@ -163,7 +153,7 @@ def _dense_pass(x: np.ndarray, affine: AffineLogJoint, weights: Array | None) ->
         else:
             rho *= normaliser
         totals += rho @ columns.T
-    return MixtureSums(totals[:, width], totals[:, :width], log_normaliser)
+    return totals[:, width], totals[:, :width], log_normaliser
 
 
 class _RowBlock:
@@ -229,7 +219,7 @@ def _sparse_pass(x: Data, affine: AffineLogJoint, weights: Array | None) -> Mixt
         counts += weighted.sum(axis=0)
         sums += (x[rows].T @ weighted).T
         log_normaliser += float(part @ log_sums)
-    return MixtureSums(counts, sums, log_normaliser)
+    return counts, sums, log_normaliser
 
 
 def _torch_pass(x: Array, affine: AffineLogJoint, weights: Array | None) -> MixtureSums:
@@ -243,7 +233,7 @@ def _torch_pass(x: Array, affine: AffineLogJoint, weights: Array | None) -> Mixt
         part = x.new_tensor(to_numpy(weights))
         r, log_sums = r * part[:, None], log_sums * part
     counts, sums = r.sum(0).double(), (r.T @ shifted).double()
-    return MixtureSums(to_numpy(counts), to_numpy(sums), float(log_sums.double().sum()))
+    return to_numpy(counts), to_numpy(sums), float(log_sums.double().sum())
 
 
 @dataclass(frozen=True)
@@ -317,10 +307,10 @@ class ExpectedLogJoint:
         own = tuple(x[:n_components] for x in self.expected)
 
         def of_pattern(index: Any, block: Data, shown: np.ndarray | None) -> Values:
-            sums = mixture_pass(block, self.affine(shown), None if weights is None else weights[index])
-            counts, moments = sums.counts[:n_components], sums.sums[:n_components]
-            found = self.components.statistics(counts, moments, own, shown)
-            return (sums.counts, sums.log_normaliser, *found)
+            part = None if weights is None else weights[index]
+            counts, moments, level = mixture_pass(block, self.affine(shown), part)
+            found = self.components.statistics(counts[:n_components], moments[:n_components], own, shown)
+            return (counts, level, *found)
 
         counts, bound, *found = total(of_pattern(*group) for group in groups(rows, incomplete))
         return counts, tuple(found), float(bound)

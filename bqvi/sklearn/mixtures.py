@@ -39,7 +39,6 @@ from bqvi.sklearn.shared import (
     require_enough,
     summed_step,
     sums_with,
-    warn_empty,
 )
 from gp.checks import require_integer
 
@@ -93,7 +92,6 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
         step = natural_step if self.total_samples or learnt else summed_step
         stepped = step(seen, rows, weights, self.total_samples)
         self._keep(replace(stepped, steps=len(first) or stepped.steps, sums=sums))
-        warn_empty(stepped.model.expected_weights(stepped.q), stepped.rows)
         return self
 
     def _keep(self, seen: StreamState) -> None:

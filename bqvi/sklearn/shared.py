@@ -160,22 +160,6 @@ FIRST_ROWS = 10
 """The number of rows for each component of which a stream makes its start."""
 
 
-def warn_empty(weights: np.ndarray, rows: float) -> None:
-    """Warn where after many rows of a stream components have next to none of them.
-
-    Parameters
-    ----------
-    weights : the expected weights (K,). rows : the number of rows so far.
-    """
-    empty = np.flatnonzero(weights * len(weights) < 1.0 / FIRST_ROWS)
-    if len(empty) and rows >= FIRST_ROWS**2 * len(weights):
-        warn_user(
-            f"components {', '.join(map(str, empty))} have less than a tenth of an equal share of the rows: "
-            "there are more than are needed, or batches come sorted; shuffle the rows, or begin with a batch "
-            "that is a sample of all of them"
-        )
-
-
 def sums_with(so_far: Any, rows: np.ndarray) -> Any:
     """The `StreamState.sums` with ``rows`` (S, D); a warning where they are no sample like those before.
 

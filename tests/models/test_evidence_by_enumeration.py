@@ -180,5 +180,7 @@ def test_sticks(name):
         expected = float(np.log(scipy.integrate.simpson(logs, x=alphas)))
     else:
         expected = of_sticks(1.4)
+        betas = [[1.0 - mixing.discount, 1.4 + t * mixing.discount] for t in (1.0, 2.0)]
+        np.testing.assert_allclose(mixing.prior.concentration, betas)
     found = bqvi.fit(Mixture(mixing, poisson(2.0, 0.7)), x, steps=300, starts=4)
     assert expected - 5.0 < found.elbo < expected
