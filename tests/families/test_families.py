@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from bqvi.families import DiagonalGaussian, Dirichlet, Gaussian, Product
+from bqvi.families import DiagonalGaussian, Dirichlet, Gamma, Gaussian, MatrixNormalInverseWishart, Product
 
 
 def _spd(rng, d, spread):
@@ -32,6 +32,13 @@ def _diagonal(rng, d):
 
 def _dirichlet(rng, k):
     return Dirichlet(np.exp(rng.uniform(-2.0, 4.0, k + 1)))
+
+
+def wishart_of(scale, precision, dof):
+    """Of a mean in two dimensions and its covariance."""
+    return MatrixNormalInverseWishart(
+        np.zeros((1, 2, 1)), precision * np.eye(1), scale * np.eye(2), np.array(dof)
+    )
 
 
 def _simplex(q, n, rng):
@@ -248,6 +255,10 @@ def test_a_dirichlet_with_a_zero_is_that_of_the_other_entries():
         (lambda: DiagonalGaussian(np.zeros(2), np.array([1.0, 0.0])), "variance contains 0.0"),
         (lambda: Dirichlet(np.array([1.0, -1.0])), "concentration contains -1.0"),
         (lambda: Dirichlet(np.zeros((2, 3))), "concentration is 0 throughout a row"),
+        (lambda: Gamma(np.array(-1.0), np.array(1.0)), "shape"),
+        (lambda: wishart_of(1.0, 1.0, 0.9), "dof is 0.9"),
+        (lambda: wishart_of(-1.0, 1.0, 4.0), "scale is not"),
+        (lambda: wishart_of(1.0, -1.0, 4.0), "precision is not"),
     ],
 )
 def test_bad_parameters_are_named(make, message):

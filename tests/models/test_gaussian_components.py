@@ -153,16 +153,6 @@ def test_log_likelihood_is_scipys(shape):
     assert model.log_likelihood(x, theta) == pytest.approx(expected, rel=1e-10)
 
 
-def test_a_weight_of_zero_is_no_warning():
-    """A point estimate with more components than rows: surplus components have no weight, and the bound
-    rises.
-    """
-    x = np.random.default_rng(0).standard_normal((3, 2))
-    fit = bqvi.fit(GaussianMixture(5, "full", concentration=1.0), x, family="point")
-    assert fit.q["weights"].mean.min() == 0.0
-    assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
-
-
 def test_a_tied_covariance_of_two_distinct_rows_is_reported_as_collapsed():
     """Coordinate ascent has no step size that could be lowered."""
     x = np.repeat([[0.0, 0.0], [1.0, 1.0]], 10, axis=0)

@@ -309,21 +309,11 @@ def test_counts_in_files_are_read_in_parts_and_not_copied(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("method", ["cavi", "memoised"])
-def test_topics_without_words_leave_no_eta_to_learn_at_a_point(method):
-    """Their density at equal probabilities grows with eta without bound; eta ended at 4e8, where a margin
-    stopped it.
-    """
-    model = LatentDirichletAllocation(2, 5, word_concentration=1.5, learn_word_concentration=True)
-    with pytest.raises(bqvi.RunError, match="a learnt word_concentration has no maximum"):
-        bqvi.fit(model, np.zeros((6, 5)), method, family="point", steps=20)
-    assert bqvi.fit(model, np.zeros((6, 5)), method, steps=20).elbo == pytest.approx(0.0, abs=1e-9)
-
-
-@pytest.mark.parametrize("method", ["cavi", "memoised"])
-def test_a_word_of_probability_zero_leaves_no_eta_to_learn(method):
-    """Words that occur in no document, at a point estimate of the topics."""
-    counts = np.array([[1, 0, 1]] * 12)
-    model = LatentDirichletAllocation(3, 3, word_concentration=1.1, learn_word_concentration=True)
+@pytest.mark.parametrize(("eta", "counts"), [(1.1, [[1, 0, 1]] * 12), (1.5, np.zeros((6, 3)))])
+def test_points_of_words_that_do_not_occur_leave_no_eta_to_learn(method, eta, counts):
+    """The density at probability zero, or at equal probabilities, grows with eta without bound."""
+    model = LatentDirichletAllocation(3, 3, word_concentration=eta, learn_word_concentration=True)
     with pytest.raises(bqvi.RunError, match="a learnt word_concentration has no maximum"):
         bqvi.fit(model, counts, method, family="point", steps=50)
-    assert np.isfinite(bqvi.fit(model, counts, method, steps=50).elbo)
+    bound = bqvi.fit(model, counts, method, steps=50).elbo
+    assert np.isfinite(bound) if np.any(counts) else bound == pytest.approx(0.0, abs=1e-9)

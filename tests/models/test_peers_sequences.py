@@ -9,8 +9,6 @@ is nothing here for those of parameters set by hand, of mixtures as emissions, a
 
 import numpy as np
 import pytest
-import scipy.special
-import scipy.stats
 from mixture_oracles import one_column
 
 import bqvi
@@ -164,32 +162,6 @@ def test_variational_bayes_leaves_states_empty_that_are_not_needed():
     assert (fit.q["probabilities"].mean[used, 0].max(axis=1) > 0.99).all()
     assert (fit.q["transitions"].mean[used].max(axis=1) > 0.98).all()
     assert fit.elbo < fitted(3)[1].elbo
-
-
-def test_maximum_likelihood_from_the_posterior_means_is_near_and_above():
-    """EM starts where variational Bayes ended, and gains little: 2,000 observations, 11 free parameters."""
-    rng = np.random.default_rng(7)
-    states = np.repeat(rng.integers(2, size=100), 20)
-    x = [rng.normal(6.0 * states, 1.0 + states)]
-    model = HiddenMarkovModel(2, gaussian_components("full"))
-    fit = bqvi.fit(model, x, steps=200, tolerance=1e-8)
-    settled = fit.problem.model
-    means, covariances = settled.emissions.each(fit.q["components"])
-    at_means = gaussian_log_likelihood(x[0], fit.q, means, covariances)
-    flat = HiddenMarkovModel(2, gaussian_components("full", flat=True))
-    best = bqvi.fit(flat, x, family="point", steps=500, tolerance=1e-9, starts=3)
-    assert best.elbo - 11.0 < at_means <= best.elbo + 1e-6
-
-
-def gaussian_log_likelihood(x, q, means, covariances):
-    """By the forward recursion in logarithms, one step after the other."""
-    spread = np.sqrt(covariances[:, 0, 0])
-    logs = scipy.stats.norm.logpdf(x[:, None], means[:, 0], spread)
-    moves = np.log(q["transitions"].mean)
-    alpha = np.log(q["initial"].mean) + logs[0]
-    for row in logs[1:]:
-        alpha = scipy.special.logsumexp(alpha[:, None] + moves, axis=0) + row
-    return scipy.special.logsumexp(alpha)
 
 
 @pytest.mark.parametrize("emissions", EMISSIONS)
