@@ -12,20 +12,15 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from bqvi.adapters.stan_arrays import arrays_by_name
+from bqvi.adapters import stan_programs
 from bqvi.calls.target_model import TargetModel
 from gp.user_warnings import warn_user
 
-if TYPE_CHECKING:
-    from bqvi.adapters.stan_bridge import BridgeProgram
-    from bqvi.adapters.stan_http import HttpProgram
-
-    _Program: TypeAlias = BridgeProgram | HttpProgram
-
+_Program: TypeAlias = stan_programs.BridgeProgram | stan_programs.HttpProgram
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"", re.DOTALL)
 
 
@@ -91,7 +86,9 @@ def from_stan(
 
 def _variables(program: _Program, theta: np.ndarray) -> dict[str, np.ndarray]:
     """The variables of the program at draws theta (n, P)."""
-    return arrays_by_name(program.columns, np.array([program.constrained(point) for point in theta]))
+    return stan_programs.arrays_by_name(
+        program.columns, np.array([program.constrained(point) for point in theta])
+    )
 
 
 def _code(code_or_file: str | Path) -> tuple[str, Path | None]:
@@ -120,11 +117,9 @@ def _data(data: Any) -> dict[str, Any]:
 
 def _compiled(code: str, folder: Path | None, data: Mapping[str, Any]) -> _Program:
     """The program compiled by BridgeStan if its sources are installed, else by httpstan."""
-    from bqvi.adapters import stan_bridge, stan_http
-
-    if stan_bridge.is_ready():
-        return stan_bridge.BridgeProgram(code, folder, data)
-    if not stan_http.is_ready():
+    if stan_programs.bridgestan_is_ready():
+        return stan_programs.BridgeProgram(code, folder, data)
+    if not stan_programs.httpstan_is_ready():
         raise ImportError(
             "this needs httpstan, or bridgestan with its sources, which are not installed: "
             'pip install "bqvi[stan]"',
@@ -137,4 +132,4 @@ def _compiled(code: str, folder: Path | None, data: Mapping[str, Any]) -> _Progr
             "by them; write target += normal_lpdf(y | mu, sigma) and the like, or install "
             "BridgeStan with its sources",
         )
-    return stan_http.HttpProgram(code, data)
+    return stan_programs.HttpProgram(code, data)

@@ -27,8 +27,8 @@ from adapter_models import (
 from scipy import stats
 
 import bqvi
-from bqvi.adapters import stan_bridge, stan_http, stan_model
-from bqvi.adapters.stan_arrays import arrays_by_name, unconstrained_titles
+from bqvi.adapters import stan_model, stan_programs
+from bqvi.adapters.stan_programs import arrays_by_name, unconstrained_titles
 
 
 @pytest.fixture(params=["httpstan", "BridgeStan"])
@@ -36,10 +36,10 @@ def package(request, monkeypatch):
     """The package that builds, which is then the only one."""
     if os.environ.get("BQVI_BUILD_STAN") != "1":
         pytest.skip("BQVI_BUILD_STAN=1 is not set: a build takes minutes")
-    mine, other = (stan_http, stan_bridge) if request.param == "httpstan" else (stan_bridge, stan_http)
-    if not mine.is_ready():
+    mine, other = ("httpstan", "bridgestan")[:: 1 if request.param == "httpstan" else -1]
+    if not getattr(stan_programs, f"{mine}_is_ready")():
         pytest.skip(f"{request.param} is not installed with its sources")
-    monkeypatch.setattr(other, "is_ready", lambda: False)
+    monkeypatch.setattr(stan_programs, f"{other}_is_ready", lambda: False)
     return request.param
 
 
@@ -149,9 +149,9 @@ class Plain:
     ],
 )
 def test_constants_that_httpstan_drops_are_reported(statement, warned, monkeypatch, recwarn):
-    monkeypatch.setattr(stan_http, "HttpProgram", Plain)
-    monkeypatch.setattr(stan_http, "is_ready", lambda: True)
-    monkeypatch.setattr(stan_bridge, "is_ready", lambda: False)
+    monkeypatch.setattr(stan_programs, "HttpProgram", Plain)
+    monkeypatch.setattr(stan_programs, "httpstan_is_ready", lambda: True)
+    monkeypatch.setattr(stan_programs, "bridgestan_is_ready", lambda: False)
     bqvi.adapters.from_stan(f"parameters {{ real mu; }} model {{ {statement} }}")
     told = [str(one.message) for one in recwarn if "httpstan drops" in str(one.message)]
     assert len(told) == warned
@@ -203,7 +203,7 @@ def test_bridgestan_is_asked_for_every_constant(monkeypatch, tmp_path):
     stand_in.StanModel = StanModel
     stand_in.compile_model = lambda file, stanc_args: f"{file} built"
     monkeypatch.setitem(sys.modules, "bridgestan", stand_in)
-    monkeypatch.setattr(stan_bridge, "is_ready", lambda: True)
+    monkeypatch.setattr(stan_programs, "bridgestan_is_ready", lambda: True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model = bqvi.adapters.from_stan("program", {"N": 3, "x": np.arange(3.0)})
     assert asked[0][1] == '{"N": 3, "x": [0.0, 1.0, 2.0]}'
@@ -218,8 +218,8 @@ def test_bridgestan_is_asked_for_every_constant(monkeypatch, tmp_path):
 
 
 def test_nothing_installed_names_the_extra(monkeypatch):
-    monkeypatch.setattr(stan_http, "is_ready", lambda: False)
-    monkeypatch.setattr(stan_bridge, "is_ready", lambda: False)
+    monkeypatch.setattr(stan_programs, "httpstan_is_ready", lambda: False)
+    monkeypatch.setattr(stan_programs, "bridgestan_is_ready", lambda: False)
     with pytest.raises(ImportError, match=r'pip install "bqvi\[stan\]"'):
         bqvi.adapters.from_stan("parameters { real mu; }")
     with pytest.raises(FileNotFoundError):
