@@ -7,7 +7,7 @@ from gp.names import attach
 if TYPE_CHECKING:
     from bqvi.models.amortised import AmortisedModel
     from bqvi.models.autoencoder import VariationalAutoencoder
-    from bqvi.models.component_mixture import Marginal, Mixture
+    from bqvi.models.component_mixture import Mixture
     from bqvi.models.conjugate import ConjugateModel, LocalStep, elbo
     from bqvi.models.conjugate_components import (
         ConjugateComponents,
@@ -41,7 +41,7 @@ __all__ = [
     "AmortisedModel", "BernoulliLikelihood", "ConjugateComponents", "ConjugateModel",
     "DirichletProcessMixture", "DirichletWeights", "FactorAnalysis", "GaussianLikelihood",
     "GaussianMixture", "HiddenMarkovModel", "LatentDirichletAllocation", "LocalStep", "LogJoint",
-    "LogJointModel", "LogisticRegression", "Marginal", "Mixture", "MixtureOfExperts",
+    "LogJointModel", "LogisticRegression", "Mixture", "MixtureOfExperts",
     "MixtureOfFactorAnalysers", "Multinomial", "MultinomialMixture", "RegressionPrior", "Sequences",
     "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightPrior", "bernoulli", "categorical",
     "component_estimates", "elbo", "exponential", "gaussian_components", "poisson",

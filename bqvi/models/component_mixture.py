@@ -8,8 +8,6 @@
     ELBO = sum_n ln sum_k exp rho_nk + sum_n ln h(x_n) - KL(q(theta) || p(theta))
 
 The bound includes all constants: it is below ln p(X), and can be compared over K, components and weights.
-`Marginal` is a mixture with z summed out, as a `LogJointModel` of a structured theta: the bound is tighter,
-since q(z | theta) is exact, and draws of theta cost per datum.
 """
 
 from __future__ import annotations
@@ -194,45 +192,3 @@ class Mixture:
         log_weights = like(self.mixing.log_weights_at(theta.get(self.mixing.name)), of_components)
         expected = self.components.expectations_at(of_components, self.n_components)
         return self.components.affine(expected, log_weights).rho(like(rows, of_components))
-
-
-class Marginal:
-    """The mixture with z summed out.
-
-    Parameters
-    ----------
-    mixture : a mixture model; one of a Dirichlet process must have a truncated tail
-    """
-
-    def __init__(self, mixture: Mixture) -> None:
-        if not hasattr(mixture, "mixing"):
-            raise TypeError(f"mixture is a {type(mixture).__name__}; it must be a mixture of bqvi.models")
-        if mixture.mixing.tied:
-            raise ValueError("mixture has tail='tied', whose components have no draws; use tail='truncated'")
-        self.mixture = mixture
-
-    def check(self, data: Data) -> Data:
-        """As the mixture, and as a torch tensor."""
-        import torch
-
-        data = self.mixture.check(data)
-        if is_sparse(data):
-            raise TypeError("data is sparse, which torch has no products for here; give data.toarray()")
-        return data if isinstance(data, torch.Tensor) else torch.tensor(np.asarray(data, float))
-
-    def initial(self, data: Data, how: str, rng: np.random.Generator) -> Product:
-        return self.mixture.initial(to_numpy(data), how, rng)
-
-    def log_prior(self, theta: Mapping[str, Array]) -> Array:
-        """ln p(theta), (L,)."""
-        like = next(iter(theta.values()))
-        prior = self.mixture.prior
-        return prior.from_natural(tuple(like.new_tensor(eta) for eta in prior.natural)).log_prob(theta)
-
-    def log_likelihood_terms(self, theta: Mapping[str, Array], rows: Data) -> Array:
-        """ln p(x_n | theta) - ln h(x_n), (L, S)."""
-        return self.mixture.component_log_joint(theta, rows).logsumexp(-1)
-
-    def log_base_measure(self, data: Data) -> float:
-        """sum_n ln h(x_n)."""
-        return self.mixture.log_base_measure(to_numpy(data))

@@ -11,6 +11,7 @@ import pytest
 import scipy.special
 import scipy.stats
 import torch
+from marginal_mixture import Marginal
 from oracles import (
     bonferroni_t,
     gaussian_mixture_elbo,
@@ -25,7 +26,7 @@ from bqvi.calls import EvaluationError
 from bqvi.families import DiagonalGaussian, Dirichlet, Gaussian, Product
 from bqvi.gradients import IWAE, Batch, DReG, Pathwise, Score
 from bqvi.gradients.designs import AntitheticOrthogonal, Sobol
-from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, Marginal, MultinomialMixture
+from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, MultinomialMixture
 
 UNBIASED = {
     "score": Score(200),

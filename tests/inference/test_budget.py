@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from marginal_mixture import Marginal
 
 import bqvi
 from bqvi.families import GaussianMixture
@@ -16,7 +17,7 @@ from bqvi.gradients import (
     Score,
 )
 from bqvi.models import GaussianMixture as Clusters
-from bqvi.models import LogJoint, Marginal
+from bqvi.models import LogJoint
 from experiments.gradients.importance_quadrature import ImportanceQuadrature
 
 TWO = GaussianMixture(np.full(2, 0.5), np.array([[-1.0, 0.0], [1.0, 0.0]]), np.stack([np.eye(2)] * 2))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from marginal_mixture import Marginal
 
 import acquisition
 import bqvi
@@ -19,7 +20,6 @@ from bqvi.models import (
     GaussianMixture,
     LogisticRegression,
     LogJoint,
-    Marginal,
     MixtureOfExperts,
     MultinomialMixture,
 )

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marginal_mixture import Marginal
 
 import bqvi
 from acquisition.minibatch import (
@@ -28,7 +29,6 @@ from bqvi.models import (
     LatentDirichletAllocation,
     LogisticRegression,
     LogJoint,
-    Marginal,
     MultinomialMixture,
 )
 

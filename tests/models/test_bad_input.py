@@ -17,7 +17,6 @@ from bqvi.models import (
     HiddenMarkovModel,
     LatentDirichletAllocation,
     LogisticRegression,
-    Marginal,
     Mixture,
     MixtureOfExperts,
     MixtureOfFactorAnalysers,
@@ -191,8 +190,6 @@ MADE = {
     "use model.for_data": lambda: GaussianMixture(2, "full").prior,
     "tail is 'tied' with a covariance that all components share": lambda: Mixture(
         Sticks(6, tail="tied"), gaussian_components("tied")),
-    "mixture has tail='tied'.*'truncated'": lambda: Marginal(TIED),
-    "mixture is a LogisticRegression": lambda: Marginal(LogisticRegression(2)),
     "concentration is -1": lambda: Sticks(5, -1.0),
     "tail is 'loose'": lambda: Sticks(5, tail="loose"),
     r"discount is 0\.5": lambda: Sticks(5, discount=0.5),

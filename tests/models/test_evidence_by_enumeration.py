@@ -11,6 +11,7 @@ import pytest
 import scipy.integrate
 import scipy.stats
 import torch
+from marginal_mixture import Marginal
 from mixture_oracles import (
     dirichlet_evidence,
     log_evidence,
@@ -23,7 +24,6 @@ from oracles import z_scores
 import bqvi
 from bqvi.models import (
     DirichletWeights,
-    Marginal,
     Mixture,
     Multinomial,
     Sticks,

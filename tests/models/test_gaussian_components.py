@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from marginal_mixture import Marginal
 from sklearn.mixture import BayesianGaussianMixture
 
 import bqvi
 from bqvi.families import Dirichlet, MatrixNormalInverseWishart, Product
-from bqvi.models import GaussianMixture, Marginal, elbo
+from bqvi.models import GaussianMixture, elbo
 from bqvi.models.conjugate import settled
 
 SHAPES = ("full", "diagonal", "spherical", "tied")

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse
 import scipy.special
 import scipy.stats
+from marginal_mixture import Marginal
 
 import bqvi
 from bqvi.families import Dirichlet, Product
@@ -12,7 +13,6 @@ from bqvi.models import (
     DirichletProcessMixture,
     DirichletWeights,
     GaussianMixture,
-    Marginal,
     Mixture,
     Multinomial,
     Sticks,
