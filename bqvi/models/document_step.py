@@ -206,11 +206,8 @@ def document_step(
     gamma, first = np.empty((n, k)), 0
     for part in parts(counts):
         rows = slice(first, first + part.shape[0])
-        places, numbers = np.append(part.indices, 0), np.append(part.data, 0.0)
-        corpus = _Corpus(part, places, numbers, concentration, table, top)
-        own, ratios, bounds = _swept(
-            corpus, single, None if start is None else start[rows], sweeps or Sweeps()
-        )
+        begun = None if start is None else start[rows]
+        own, ratios, bounds = _swept(part, concentration, (table, single, top), begun, sweeps or Sweeps())
         by_word = scipy.sparse.csr_array((ratios, part.indices, part.indptr), shape=part.shape)
         words += by_word.T @ (_relative(own) * w[rows, None])
         log_proportions += w[rows] @ (digamma(own) - digamma(own.sum(axis=1))[:, None])
@@ -221,29 +218,33 @@ def document_step(
 
 
 def _swept(
-    corpus: _Corpus, single: np.ndarray, start: np.ndarray | None, sweeps: Sweeps
+    counts: scipy.sparse.csr_array,
+    alpha: np.ndarray,
+    topics: tuple[np.ndarray, np.ndarray, np.ndarray],
+    start: np.ndarray | None,
+    sweeps: Sweeps,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """gamma (n, K), n_dw / p_dw of each stored count, p relative, and the bounds (n,).
 
-    Documents that converge late in their blocks are put together in new ones.
+    Documents that converge late in their blocks are put together in new ones. Topics are (V, K), exp(E[ln
+    beta]) relative to each word's largest, the same in single precision, and the logarithm of that (V,).
     """
-    counts, alpha, k = corpus.counts, corpus.concentration, len(corpus.concentration)
-    n, words = counts.shape[0], np.asarray(counts.sum(axis=1))
+    double, single, top = topics
+    word, numbers = np.append(counts.indices, 0), np.append(counts.data, 0.0)  # and behind them padding
+    (n, _), k, words = counts.shape, len(alpha), np.asarray(counts.sum(axis=1))
     gamma, ratios, bounds = alpha + words[:, None] / k, np.zeros(counts.nnz + 1), np.zeros(n)
     moving, left = np.arange(n), sweeps.most
     while len(moving) and left > 1:
         late, used = [], 0
         for rows, entries in blocks(counts, moving, k):
             short = words[rows].max() * sweeps.short < sweeps.tolerance
-            tables = (single if short else corpus.table)[corpus.words[entries]]
-            own = corpus.numbers[entries]
+            tables, own = (single if short else double)[word[entries]], numbers[entries]
             gamma[rows], still, made = _settled(tables, own, alpha, gamma[rows], sweeps, left)
             late.append(rows[still])
             used = max(used, made)
         moving, left = np.concatenate(late), left - used
     for rows, entries in blocks(counts, np.arange(n), k):
-        tables, own = corpus.table[corpus.words[entries]], corpus.numbers[entries]
-        level = corpus.top[corpus.words[entries]]
+        tables, own, level = double[word[entries]], numbers[entries], top[word[entries]]
         found = _evaluated(tables, own, level, alpha, gamma[rows])
         if start is not None:
             kept = _evaluated(tables, own, level, alpha, _sweep(tables, own, alpha, start[rows]))
@@ -251,20 +252,6 @@ def _swept(
             found = *(np.where(better, kept[i], found[i]) for i in (0, 1)), np.maximum(kept[2], found[2])
         gamma[rows], ratios[entries], bounds[rows] = found
     return gamma, ratios[:-1], bounds
-
-
-@dataclass(frozen=True)
-class _Corpus:
-    counts: scipy.sparse.csr_array
-    words: np.ndarray
-    """The word of each stored count, and behind them that of padding."""
-    numbers: np.ndarray
-    """The counts, and behind them 0."""
-    concentration: np.ndarray
-    table: np.ndarray
-    """(V, K), exp(E[ln beta]) relative to each word's largest."""
-    top: np.ndarray
-    """(V,), the logarithm of that."""
 
 
 def _sweep(tables: np.ndarray, counts: np.ndarray, alpha: np.ndarray, gamma: np.ndarray) -> np.ndarray:
