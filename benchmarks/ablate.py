@@ -74,11 +74,10 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
     from bqvi.variational_bmc import (
         correction,
         exploration,
-        feasibility,
+        frame,
         frame_selection,
         learning,
         next_points,
-        pooled_draws,
         scaling,
         stopping,
         surrogate,
@@ -109,13 +108,13 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "restart at the mode": [(learning, "_at_mode", lambda *_: None)],
         "hyperparameters in the sd": [(learning, "spread", lambda *_: 0.0)],
         "components at missed evaluations": [
-            (pooled_draws, "_missed", lambda surrogate, *_: surrogate.data.points[nobody])
+            (correction, "_missed", lambda surrogate, *_: surrogate.data.points[nobody])
         ],
         "frames and thresholds": [(frame_selection, "_alternatives_due", lambda *_: [])],
         "thresholds": [(frame_selection, "_alternatives_due", _of_frames)],
         "frames": [(frame_selection, "_alternatives_due", _of_thresholds)],
         "isolated evaluations": [
-            (feasibility, "_isolated", lambda good, bad, distances: np.zeros(len(bad), bool))
+            (frame, "_isolated", lambda good, bad, distances: np.zeros(len(bad), bool))
         ],
         "map of scales from gradients": [(frame_selection, "scaling_from_gradients", lambda *_: None)],
         "map of scales from values": [(frame_selection, "_most_likely", lambda *_: None)],
@@ -130,7 +129,7 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         "start by the best evaluations": [
             (learning, "_wide", lambda state, estimate, _: (state, estimate))
         ],
-        "pool of q alone": [(pooled_draws.PooledDraws, "of_q", lambda self: self)],
+        "pool of q alone": [(correction.PooledDraws, "of_q", lambda self: self)],
         "edge of the feasible region": [(next_points, "_edge", lambda *_: None)],
         "mode among the next points": [(next_points, "_mode", lambda *_: None)],
         "blended moments": [(correction, "WEIGHTS", replace(WEIGHTS, blended=1e-9))],
@@ -141,7 +140,7 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         ],
         "directions without a step": [(next_points, "_in_a_new_direction", lambda *_: None)],
         "sd: posterior not found": [(stopping, "_unsettled", lambda *_: 0.0)],
-        "sd: mass beyond the draws": [(pooled_draws.PooledDraws, "possible_rise", lambda *_: 0.0)],
+        "sd: mass beyond the draws": [(correction.PooledDraws, "possible_rise", lambda *_: 0.0)],
         "climbs along gradients": [(exploration.Modes, "alignment", lambda _, at, slopes: np.ones(len(at)))],
         "shape of the tail": [(correction, "pareto_shape", lambda *_: 0.0)],
         "test of noise": [(run, "test_of_noise", lambda self, state, _: state.pending[:0])],

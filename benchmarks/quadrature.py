@@ -13,9 +13,8 @@ from benchmarks.paired import Line, paired
 from bqvi.calls import Caller, Function, Range
 from bqvi.quadrature.bayesian import BayesianRun, standardised
 from bqvi.quadrature.ensemble import fit
-from bqvi.quadrature.models import Direct
 from bqvi.quadrature.nodes import pool
-from bqvi.quadrature.state import IntegrationProblem
+from bqvi.quadrature.state import Direct, IntegrationProblem
 from experiments.problems.integrands import Integrand, integrands
 from experiments.problems.unseen_integrands import first, second
 from gp.low_discrepancy import scrambled_sobol

@@ -3,7 +3,7 @@
 What leaves torch on the way (numpy, ``.item()``, ``.detach()``, ``torch.no_grad``) is a constant in the
 graph, and the gradient lacks its share without any error of torch. `GraphWatch` sees the operation. It may be
 meant, as a maximum that is subtracted and added again has no share; differences of the values decide
-(:func:`bqvi.calls.gradient_check.require_slope`).
+(:func:`bqvi.calls.faults.require_slope`).
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ import numpy as np
 from bqvi.calls.coordinates import VECTORS, Coordinates
 from bqvi.calls.executors import CallsUnderWay, collect
 from bqvi.calls.faults import (
+    N_NEAR,
     OF_ITS_CODE,
     EvaluationError,
     advice,
@@ -31,10 +32,11 @@ from bqvi.calls.faults import (
     is_numerical,
     may_be_meant,
     message_of,
+    points_near,
+    require_slope,
     stops,
 )
 from bqvi.calls.function import AUTODIFF, LARGEST, UNKNOWN, Function, GradientWithValue
-from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
 from bqvi.calls.returned import (
     CallResult,
     doubts,
@@ -140,7 +142,7 @@ class Caller:
             or are in single precision, is reported.
         watched : whether the derivative of a function of torch that leaves it on the way is compared with
             values near the first point, which count. Engines that keep their evaluations compare these
-            (:func:`bqvi.calls.gradient_check.require_consistent`).
+            (:func:`bqvi.calls.faults.require_consistent`).
 
         Raises
         ------

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GradientCheckSettings:
-    """The check that given gradients are those of the values (:mod:`gradient_check`)."""
+    """The check that given gradients are those of the values (:mod:`faults`)."""
 
     consistent: float = 0.9
     """The share of pairs whose difference lies between the slopes that a correct gradient is assumed to

@@ -26,7 +26,7 @@ from bqvi.arrays import like as to_torch
 from bqvi.calls import EvaluationError
 from bqvi.calls.autodiff import GraphWatch
 from bqvi.calls.draws import ModelCalls, raised
-from bqvi.calls.gradient_check import N_NEAR, points_near, require_slope
+from bqvi.calls.faults import N_NEAR, points_near, require_slope
 from bqvi.families.family import Distribution
 from bqvi.gradients.evaluations import at_draws, is_as_stated
 from bqvi.gradients.gradient import Anchor, Batch, local_step

@@ -351,7 +351,7 @@ def _noise(rows: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return distance_noise(rows[:, : rows.shape[1] // 2], targets)
 
 
-_LARGEST = 300.0
+_MOST_MASS = 300.0
 """The largest logarithm of a mass over that inside."""
 
 
@@ -509,7 +509,7 @@ def _missed(found: NearQ, at: _AtDraws, memory: Memory, rows: np.ndarray, inside
     designs, share = log_designs(u) - np.log(2.0) - constant, EVIDENCE.tail_draws / n
     log_evaluated = np.logaddexp(np.log1p(-share) + designs, np.log(share) + _log_tails(u))
     logs += -0.5 * np.einsum("nd,nd->n", u, u) - constant - log_evaluated - np.log(n) - inside
-    true, stated = np.exp(np.minimum(logs, _LARGEST))
+    true, stated = np.exp(np.minimum(logs, _MOST_MASS))
     return [max(float((true - stated).sum()), -0.5), float(np.linalg.norm(true - stated))]
 
 

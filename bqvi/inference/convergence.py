@@ -54,7 +54,7 @@ import numpy as np
 
 from bqvi.arrays import add, inner
 from bqvi.calls import Account, EvaluationError
-from bqvi.calls.gradient_check import gradient_warnings
+from bqvi.calls.faults import gradient_warnings
 from bqvi.calls.table import rows_of
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.gradient import Batch

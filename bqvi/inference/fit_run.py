@@ -35,8 +35,8 @@ from bqvi.calls import (
     Told,
     Unfinished,
 )
+from bqvi.calls.faults import require_consistent
 from bqvi.calls.function import AUTODIFF
-from bqvi.calls.gradient_check import require_consistent
 from bqvi.calls.table import matched, nothing_above, rows_of
 from bqvi.families import GaussianMixture
 from bqvi.gradients import BayesianQuadrature, RememberingEstimator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bqvi.calls.coordinates import place_of
-from bqvi.calls.gradient_check import gradient_warnings, left_out
+from bqvi.calls.faults import gradient_warnings, left_out
 from bqvi.calls.returned import unstated_noise
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.importance import PARETO

@@ -8,7 +8,7 @@
     integral  = that of the ensemble, judged                 (:mod:`credibility`)
 
 The `Model` (:mod:`state`) defines which function is a Gaussian process, and how the integral follows: the
-integrand itself or its square root (:mod:`models`). Computations are in standard coordinates,
+integrand itself or its square root (:mod:`state`). Computations are in standard coordinates,
 where the measure has mean 0 and covariance I, and on values in units in which they vary by 1, so that the
 result does not depend on the user's units.
 
@@ -26,14 +26,12 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Budget, Evaluations, Ledger
-from bqvi.calls.faults import Failures
+from bqvi.calls.faults import Failures, left_out, require_consistent
 from bqvi.calls.given import selected, told
-from bqvi.calls.gradient_check import left_out, require_consistent
 from bqvi.calls.table import joined_rows, matched
 from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import Answer, Judgement, combined, explained_by, judge, test_of
 from bqvi.quadrature.ensemble import Fits
-from bqvi.quadrature.families import AffineChart
 from bqvi.quadrature.integral import (
     DOOR,
     EstimateRow,
@@ -53,7 +51,7 @@ from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.rises import doubts, nodes_of_logarithms, unseen_modes
 from bqvi.quadrature.settings import CREDIBILITY, DESIGN, PRECISE, REFUTATION, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState, identity
-from bqvi.quadrature.surrogate import StandardData
+from bqvi.quadrature.surrogate import AffineChart, StandardData
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
 from gp.linear_maps import lower_inverse

@@ -1,6 +1,6 @@
 """Several surrogates of one integrand, weighed by evidence.
 
-Candidates are charts x families (:mod:`families`): smooth functions on the standard axes, on
+Candidates are charts x families (:mod:`surrogate`): smooth functions on the standard axes, on
 axes rotated to the directions along which the integrand varies, and on the cube; rough functions on the cube;
 functions that grow in the tails; in many dimensions, sums of functions of few coordinates; and functions with
 narrow peaks (:mod:`peaks`). The candidate is treated as a hyperparameter: each is fitted, and the integral is
@@ -23,24 +23,22 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bqvi.quadrature.families import (
+from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks, penalty, with_peaks
+from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
+from bqvi.quadrature.surrogate import (
     ROUGH,
     SMOOTH,
     SPARSE,
     TILTED,
     AffineChart,
+    CandidateProcess,
     KernelFamily,
     MeasureChart,
+    StandardData,
     cube,
+    fitted,
     identity,
     rotated,
-)
-from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks, penalty, with_peaks
-from bqvi.quadrature.settings import PRECISE, SEARCH, Effort
-from bqvi.quadrature.surrogate import (
-    CandidateProcess,
-    StandardData,
-    fitted,
     short_start,
     starting_points,
     surrogate,
@@ -190,7 +188,7 @@ def fit(
         if not data.centred or len(data) > (4.0 / SEARCH.short_lengthscale) ** measure.dimension:
             starts.append(short_start(measure.dimension))
         first = surrogate(name, *known[name], data, starts[0])
-        members.append(fitted([first.at(start) for start in starts], effort.again if seen else effort))
+        members.append(fitted([first.at(start) for start in starts], effort, seen))
     return _weighed(members + _with_peaks(measure, members, data, earlier, effort))
 
 
@@ -254,7 +252,7 @@ def _turned(
         starts.append(surrogate(TURNED, chart, SMOOTH, data, earlier.hyperparameters[TURNED]))
     source = starts[0] if plain is None else plain
     starts += _along_slopes(measure, source)
-    return fitted(starts, effort if earlier.rotation is None else effort.again)
+    return fitted(starts, effort, earlier.rotation is not None)
 
 
 def _with_peaks(

@@ -21,10 +21,9 @@ from bqvi.calls.target_model import require_alone
 from bqvi.quadrature import bayesian, sampling
 from bqvi.quadrature.bayesian import BayesianRun, standardised
 from bqvi.quadrature.integral import DOOR, Integral
-from bqvi.quadrature.models import Direct, Warped
 from bqvi.quadrature.sampling import LEAST_REPLICATES, SamplingRun
 from bqvi.quadrature.settings import DESIGN
-from bqvi.quadrature.state import IntegrationProblem
+from bqvi.quadrature.state import Direct, IntegrationProblem, Warped
 from bqvi.runs import Ended, Steps, door, resumed
 from gp.arrays import Array, shown, to_numpy
 from gp.checks import Seed, require_integer, require_seed, whole_seed

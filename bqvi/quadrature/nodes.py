@@ -18,10 +18,9 @@ import numpy as np
 from acquisition.conditioned import ConditionedPool, greedy, variance_reduction
 from acquisition.pointwise import Criterion, bind
 from acquisition.search import ContinuousSearch
-from bqvi.quadrature.families import Cube
 from bqvi.quadrature.peaks import PeakFamily, drawn
 from bqvi.quadrature.settings import DESIGN
-from bqvi.quadrature.surrogate import CandidateProcess
+from bqvi.quadrature.surrogate import CandidateProcess, Cube
 from gp.low_discrepancy import normal_sobol, shifted_sobol
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance

@@ -27,9 +27,17 @@ from functools import cached_property
 
 import numpy as np
 
-from bqvi.quadrature.families import Gram, MeasureChart, identity, probit
 from bqvi.quadrature.settings import PEAK_KERNEL, SEARCH, Effort
-from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, surrogate
+from bqvi.quadrature.surrogate import (
+    CandidateProcess,
+    Gram,
+    MeasureChart,
+    StandardData,
+    fitted,
+    identity,
+    probit,
+    surrogate,
+)
 from gp.fixed_points import Changes, gram_of
 from gp.kernels import Kernel, Mapped, SquaredExponential, Sum, Tilted
 from gp.kernels.base import Pullback
@@ -89,7 +97,7 @@ class PeakFamily:
         return gram
 
     def limits(self, dimension: int) -> np.ndarray:
-        """Return the limits of ln l (D,), ln L and ln b, as those of other families (:mod:`families`)."""
+        """Return the limits of ln l (D,), ln L and ln b, as those of other families (:mod:`surrogate`)."""
         near, smooth = np.array(PEAK_KERNEL.lengthscales), np.array(PEAK_KERNEL.smooth_lengthscales)
         return np.column_stack([np.tile(near[:, None], dimension), smooth, PEAK_KERNEL.variances])
 
@@ -250,9 +258,7 @@ def with_peaks(
         found = search.refined(more)
     if found.member is None:
         return None
-    return fitted(
-        [found.member.at(start) for start in search.starts], effort if earlier is None else effort.again
-    )
+    return fitted([found.member.at(start) for start in search.starts], effort, earlier is not None)
 
 
 def penalty(member: CandidateProcess) -> float:

@@ -30,12 +30,19 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from acquisition.conditioned import ConditionedPool
-from bqvi.quadrature.families import SMOOTH, identity
 from bqvi.quadrature.nodes import conditioned, whitened_cross
 from bqvi.quadrature.peaks import PeakFamily, peak_through
 from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH
 from bqvi.quadrature.state import IntegrationProblem, IntegrationState
-from bqvi.quadrature.surrogate import CandidateProcess, StandardData, fitted, starting_points, surrogate
+from bqvi.quadrature.surrogate import (
+    SMOOTH,
+    CandidateProcess,
+    StandardData,
+    fitted,
+    identity,
+    starting_points,
+    surrogate,
+)
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise
 from gp.laplace import spectrum
 from gp.low_discrepancy import normal_sobol, shifted_sobol

@@ -5,7 +5,7 @@ The studies behind them are rows of `experiments/studies/bqvi.quadrature.setting
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -97,11 +97,6 @@ class Effort:
     precision: float
     settled: float
     screens: bool
-
-    @property
-    def again(self) -> Effort:
-        """The effort of a fit that starts from an earlier optimum."""
-        return replace(self, climbs=1)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
-from bqvi.calls.gradient_check import require_consistent
+from bqvi.calls.faults import require_consistent
 from bqvi.runs import Checkpoint, RunStatus
 from bqvi.sampled_bounds import passes
 from bqvi.sampled_bounds.particles import (

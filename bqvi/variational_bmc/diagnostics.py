@@ -25,8 +25,7 @@ import numpy as np
 
 from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates, place_of
-from bqvi.calls.faults import Failures
-from bqvi.calls.gradient_check import CONTRADICTED, gradient_warnings, left_out
+from bqvi.calls.faults import CONTRADICTED, Failures, gradient_warnings, left_out
 from bqvi.importance import PARETO, WIDE, WIDER, psis, systematic
 from bqvi.posterior import Posterior, WeightedDraws
 from gp.arrays import Array, shown

@@ -26,19 +26,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bqvi.calls.gradient_check import CONTRADICTED, may_be_wrong
+from bqvi.calls.faults import CONTRADICTED, may_be_wrong
 from bqvi.importance import effective_size, normalised
 from bqvi.variational_bmc.correction import (
     Correction,
     correct,
     moments_of,
     polished,
+    pool_of,
     spread,
     variance_penalised,
+    with_more,
 )
 from bqvi.variational_bmc.exploration import pooled_within
-from bqvi.variational_bmc.feasibility import Feasibility
-from bqvi.variational_bmc.frame import Frame, elite, turned, turns
+from bqvi.variational_bmc.frame import Feasibility, Frame, elite, turned, turns
 from bqvi.variational_bmc.frame_selection import (
     evaluated_box,
     next_frame,
@@ -47,7 +48,6 @@ from bqvi.variational_bmc.frame_selection import (
     wasteful,
     with_other_map,
 )
-from bqvi.variational_bmc.pooled_draws import pool_of, with_more
 from bqvi.variational_bmc.scaling import fewest_gradients
 from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, RESTARTS, SCALINGS
 from bqvi.variational_bmc.state import Estimate, InferenceStep, State, settled

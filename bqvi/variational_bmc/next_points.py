@@ -22,7 +22,7 @@ for every value. The score of a point is the remaining integral of that range ov
 from a pool by their weights times the range itself, so that they carry equal weights. The density is
 tempered, with a smaller power for larger prediction errors of the surrogate: where the surrogate is wrong in
 the tails, its own density has no draws there. In many dimensions the power is bounded by the depth of the
-draws (`_tempers`). Candidates are draws of q, of q widened, and of wider ones (:mod:`pooled_draws`). After
+draws (`_tempers`). Candidates are draws of q, of q widened, and of wider ones (:mod:`correction`). After
 each choice in a batch the variances and covariances are conditioned on that point, exactly, by a rank-one
 update, which does not depend on its value. With ``variational`` the range is integrated against q instead
 (VIQR, Eq. 7).
@@ -39,10 +39,9 @@ from acquisition.conditioned import ConditionedPool, greedy
 from bqvi.calls import AsksError, Evaluations
 from bqvi.calls.climb import Asking, climb
 from bqvi.importance import resampled
-from bqvi.variational_bmc.correction import Correction
+from bqvi.variational_bmc.correction import Correction, PointMoments, PooledDraws
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.learning import ascended
-from bqvi.variational_bmc.pooled_draws import PointMoments, PooledDraws
 from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION, NODES
 from bqvi.variational_bmc.state import (
     Estimate,

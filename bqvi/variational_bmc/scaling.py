@@ -26,7 +26,7 @@ Phi^-1((theta - a) / (b - a)), bend a ridge on which only a sum or difference of
 has another direction and another width at each point, which no stationary kernel describes. The frame then
 has the parameters themselves as coordinates y, in units of half their plausible interval, and a straight
 ridge that ends at bounds is straight. There is no mass beyond the bounds, as beyond other regions where the
-log joint cannot be evaluated (:mod:`feasibility`). Other parameters, and periodic ones, keep their
+log joint cannot be evaluated (:mod:`frame`). Other parameters, and periodic ones, keep their
 coordinates.
 """
 

@@ -113,7 +113,7 @@ class ScalingSettings:
 
 @dataclass(frozen=True)
 class ComponentSettings:
-    """Components of q (`variational`, `pooled_draws`, `learning`)."""
+    """Components of q (`variational`, `correction`, `learning`)."""
 
     shallow: float = 7.0
     """The largest depth of a point that q must cover, or of a mode, in nats below the top beyond D / 2."""
@@ -182,7 +182,7 @@ class WeightSettings:
 
 @dataclass(frozen=True)
 class PooledSettings:
-    """Draws beyond those of q (`pooled_draws`)."""
+    """Draws beyond those of q (`correction`)."""
 
     wider: float = 4.0
     """The factor of q's scales."""
@@ -219,10 +219,10 @@ class NodeSettings:
 
 @dataclass(frozen=True)
 class FeasibilitySettings:
-    """The probability that a point can be evaluated (`feasibility`)."""
+    """The probability that a point can be evaluated (`frame`)."""
 
     sharpness: float = 6.0
-    """The factor a of the logit (:mod:`bqvi.variational_bmc.feasibility`)."""
+    """The factor a of the logit (:mod:`bqvi.variational_bmc.frame`)."""
     alone: float = 0.7
     """The largest ratio of the distances of an isolated failure to the nearest good and the nearest failed
     evaluation."""

@@ -16,10 +16,9 @@ import numpy as np
 from bqvi.calls import Evaluations
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.table import matched
-from bqvi.variational_bmc.correction import Correction
+from bqvi.variational_bmc.correction import Correction, PooledDraws
 from bqvi.variational_bmc.exploration import UNEXPLORED, Explored
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.pooled_draws import PooledDraws
 from bqvi.variational_bmc.settings import PREDICTIONS
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -101,7 +100,7 @@ class Row:
     tested: int = 0
     """The number of evaluations of the record whose claim was tested last, or 0 (:mod:`stopping`)."""
     beyond: float = 0.0
-    """The rise of the log evidence, nats, if f were one sd higher where its sd is large (`pooled_draws`)."""
+    """The rise of the log evidence, nats, if f were one sd higher where its sd is large (`correction`)."""
 
     @property
     def known_sd(self) -> float:

@@ -23,7 +23,7 @@ import numpy as np
 
 from bqvi.calls import AsksError, Budget, Caller, Coordinates, Evaluations, Ledger, require_good
 from bqvi.calls.climb import Asking
-from bqvi.calls.gradient_check import require_consistent
+from bqvi.calls.faults import require_consistent
 from bqvi.calls.table import rows_of
 from bqvi.posterior import of_model
 from bqvi.records import named

@@ -9,8 +9,7 @@ import torch
 
 import bqvi
 from bqvi.calls import Caller, EvaluationError, Evaluations, Function, Range
-from bqvi.calls.faults import described, is_numerical, is_of_the_code
-from bqvi.calls.gradient_check import gradient_warnings, require_consistent
+from bqvi.calls.faults import described, gradient_warnings, is_numerical, is_of_the_code, require_consistent
 from bqvi.calls.table import Ledger
 from bqvi.models import LogJoint
 from gp.measures import Gaussian, Uniform

@@ -10,7 +10,7 @@ from scipy.stats import binom, norm
 import bqvi
 from acquisition.pointwise import IntegralVarianceReduction, UncertaintySampling
 from bqvi.quadrature import METHODS
-from bqvi.quadrature.families import AffineChart
+from bqvi.quadrature.surrogate import AffineChart
 from bqvi.runs import RunError
 from experiments.problems.integrands import integrands
 from gp.embeddings import UnknownPairError
@@ -157,8 +157,7 @@ def test_a_finite_measure():
 
 def test_the_surrogate_of_all_points_is_the_exact_average():
     """By Bayesian quadrature itself, which interpolates, and not because all points were averaged."""
-    from bqvi.quadrature.families import SMOOTH, identity
-    from bqvi.quadrature.surrogate import StandardData, surrogate
+    from bqvi.quadrature.surrogate import SMOOTH, StandardData, identity, surrogate
 
     points = np.random.default_rng(1).standard_normal((25, 2))
     data = StandardData(points, bump(points)[:, None])

@@ -10,10 +10,9 @@ from scipy.special import ndtr
 
 import bqvi
 from bqvi.quadrature import ensemble as ensembles
-from bqvi.quadrature.families import probit
 from bqvi.quadrature.peaks import PEAKED, PeakFamily, chart_of_peaks, drawn
 from bqvi.quadrature.settings import PEAK_KERNEL
-from bqvi.quadrature.surrogate import StandardData, surrogate
+from bqvi.quadrature.surrogate import StandardData, probit, surrogate
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Gaussian, Uniform
 from gp.observations import Values

@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 
 from acquisition.conditioned import variance_reduction
-from bqvi.quadrature.families import ROUGH, SMOOTH, SPARSE, TILTED, cube, identity, rotated
-from bqvi.quadrature.models import Warped, products
 from bqvi.quadrature.nodes import by_variance, conditioned, whitened_cross
-from bqvi.quadrature.surrogate import StandardData, surrogate
+from bqvi.quadrature.state import Warped, products
+from bqvi.quadrature.surrogate import (
+    ROUGH,
+    SMOOTH,
+    SPARSE,
+    TILTED,
+    StandardData,
+    cube,
+    identity,
+    rotated,
+    surrogate,
+)
 from experiments.problems.integrands import integrands
 from gp import GaussianProcess, Values
 from gp.embeddings.kernel_products import square, triple

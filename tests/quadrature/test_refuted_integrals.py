@@ -9,9 +9,8 @@ import bqvi
 import gp
 from bqvi.importance import WIDENING, Spread
 from bqvi.quadrature.credibility import Answer, test_of
-from bqvi.quadrature.families import SMOOTH, identity
 from bqvi.quadrature.rises import Rises
-from bqvi.quadrature.surrogate import StandardData, surrogate
+from bqvi.quadrature.surrogate import SMOOTH, StandardData, identity, surrogate
 from gp.low_discrepancy import scrambled_sobol
 
 test_of.__test__ = False  # a function of the library whose name is that of a test

@@ -8,9 +8,8 @@ from acquisition.pointwise import UncertaintySampling
 from bqvi.importance import pareto_shape
 from bqvi.quadrature.credibility import kappa, largest_share, left_out, slows
 from bqvi.quadrature.ensemble import fit
-from bqvi.quadrature.families import SPARSE
 from bqvi.quadrature.settings import ROUGHLY
-from bqvi.quadrature.surrogate import StandardData
+from bqvi.quadrature.surrogate import SPARSE, StandardData
 from experiments.problems.integrands import integrands
 from experiments.problems.unseen_integrands import first, second
 from gp.low_discrepancy import scrambled_sobol

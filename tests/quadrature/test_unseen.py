@@ -14,11 +14,10 @@ from bqvi.quadrature.credibility import (
     unexpected_change,
 )
 from bqvi.quadrature.ensemble import Ensemble
-from bqvi.quadrature.families import SMOOTH, identity
-from bqvi.quadrature.models import Direct, Warped
 from bqvi.quadrature.nodes import by_variance, pool
 from bqvi.quadrature.settings import DESIGN
-from bqvi.quadrature.surrogate import StandardData, surrogate
+from bqvi.quadrature.state import Direct, Warped
+from bqvi.quadrature.surrogate import SMOOTH, StandardData, identity, surrogate
 from experiments.problems.integrands import half_space, standard
 from gp.low_discrepancy import scrambled_sobol, shifted_sobol
 from gp.measures import Empirical

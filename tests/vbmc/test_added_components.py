@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bqvi.variational_bmc.correction import ANYWHERE, polished
-from bqvi.variational_bmc.pooled_draws import most_components, with_more
+from bqvi.variational_bmc.correction import ANYWHERE, most_components, polished, with_more
 from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped
 from bqvi.variational_bmc.variational import DiagonalMixture

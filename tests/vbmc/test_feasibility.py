@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 import bqvi
-from bqvi.variational_bmc.feasibility import Feasibility
+from bqvi.variational_bmc.frame import Feasibility
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
 GRID = np.stack([g.ravel() for g in np.meshgrid(*[np.arange(-2.0, 2.5)] * 2)], axis=1)

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bqvi.variational_bmc.correction import ANYWHERE, correct, moments_of
-from bqvi.variational_bmc.pooled_draws import pool_of
+from bqvi.variational_bmc.correction import ANYWHERE, correct, moments_of, pool_of
 from bqvi.variational_bmc.settings import POOLED
 from bqvi.variational_bmc.variational import DiagonalMixture
 

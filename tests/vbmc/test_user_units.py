@@ -13,8 +13,7 @@ from bqvi.calls import Evaluations
 from bqvi.calls.coordinates import make_coordinates
 from bqvi.variational_bmc.correction import weighed
 from bqvi.variational_bmc.exploration import Modes
-from bqvi.variational_bmc.feasibility import Feasibility
-from bqvi.variational_bmc.frame import Frame
+from bqvi.variational_bmc.frame import Feasibility, Frame
 from bqvi.variational_bmc.frame_selection import _shaped as shaped
 from bqvi.variational_bmc.scaling import UserUnits
 from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped

@@ -17,8 +17,7 @@ from bqvi.variational_bmc.correction import (
     weighed,
 )
 from bqvi.variational_bmc.exploration import pooled_within
-from bqvi.variational_bmc.feasibility import Feasibility
-from bqvi.variational_bmc.frame import Frame, alternative, axes, elite, fitting, turned
+from bqvi.variational_bmc.frame import Feasibility, Frame, alternative, axes, elite, fitting, turned
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.learning import annealed
 from bqvi.variational_bmc.next_points import NodeCriterion, _tempers, next_points
