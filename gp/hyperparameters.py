@@ -20,13 +20,12 @@ import numpy as np
 
 from gp.arrays import Array, as_like, shown, to_numpy
 from gp.checks import as_noise, as_values, require_integer, require_memory, require_one_of, require_seed
-from gp.grams import on_host, pieces, taken
 from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
 from gp.kernels.parameters import per_column, scaled, unpack
 from gp.means import Constant, Mean
 from gp.names import suggesting
-from gp.observations import Functional, Values, as_functional
+from gp.observations import Functional, Values, as_functional, on_host, pieces, taken
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
 from gp.problem import DataUnits, EvidenceProblem, SearchCoordinates

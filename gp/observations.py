@@ -11,14 +11,14 @@ class with the methods of :class:`Functional`, whose covariances are registered 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from gp.arrays import Array, describe, is_torch, namespace
+from gp.arrays import Array, describe, is_torch, namespace, to_numpy
 from gp.checks import as_points
 from gp.kernels.base import Differentiable, Kernel, differentiable, gradient_covariances
 from gp.kernels.composite import spread_columns
@@ -195,6 +195,41 @@ class Observations:
         return Observations((*self.blocks, *added))
 
 
+def blocks_of(observed: Functional) -> tuple[Functional, ...]:
+    """Return the blocks of functionals; a single functional is one block."""
+    return observed.blocks if isinstance(observed, Observations) else (observed,)
+
+
+def pieces(observed: Functional) -> Iterator[tuple[Functional, slice]]:
+    """Yield the blocks, with where they are among all observations."""
+    start = 0
+    for block in blocks_of(observed):
+        yield block, slice(start, start + len(block))
+        start += len(block)
+
+
+def taken(observed: Functional, rows: Sequence[np.ndarray]) -> tuple[Functional, np.ndarray]:
+    """Return values and gradients at some points of each block, ``rows``, and their indices among all."""
+    blocks, kept = [], []
+    for (block, part), chosen in zip(pieces(observed), rows, strict=True):
+        width = len(block) // max(len(block.x), 1)
+        blocks.append(replace(block, x=block.x[chosen]))  # type: ignore[type-var]
+        kept.append(part.start + (width * chosen[:, None] + np.arange(width)).reshape(-1))
+    return blocks[0] if len(blocks) == 1 else Observations(tuple(blocks)), np.concatenate(kept)
+
+
+def on_host(observed: Functional) -> Functional:
+    """Return values and gradients at the same points in NumPy and double precision.
+
+    Raises TypeError for any other functional: the covariances of those are not known to have
+    derivatives in the kernel's parameters.
+    """
+    blocks = tuple(
+        moved(block, lambda x: np.asarray(to_numpy(x), dtype=float)) for block in blocks_of(observed)
+    )
+    return blocks[0] if len(blocks) == 1 else Observations(blocks)
+
+
 def as_functional(x: Array | Functional | Sequence[Functional]) -> Functional:
     """Return points as :class:`Values`, a list of blocks as :class:`Observations`."""
     if isinstance(x, np.ndarray) or is_torch(x):
@@ -224,6 +259,18 @@ def require_same_kind(name: str, a: Array, other: str, b: Array) -> None:
 
 def _concatenated(parts: Sequence[Array], axis: int) -> Array:
     return parts[0] if len(parts) == 1 else namespace(*parts).concat(list(parts), axis=axis)
+
+
+def moved(block: Functional, move: Callable[[Any], Any]) -> Functional:
+    """Return values or gradients at other points; TypeError for any other functional."""
+    if type(block) is Values:
+        return Values(move(block.x))
+    if type(block) is Gradients:
+        return Gradients(move(block.x), block.dimensions)
+    raise TypeError(
+        f"x holds {type(block).__name__}: hyperparameters can be fitted to gp.Values and gp.Gradients; "
+        "condition a process with given hyperparameters on other functionals"
+    )
 
 
 def _values_gradients(kernel: Kernel, a: Values, b: Gradients) -> Array:

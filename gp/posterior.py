@@ -25,7 +25,6 @@ from gp.embeddings.registry import in_kind_of
 from gp.evidence import log_density
 from gp.expectation.kernel_sum import KernelSum
 from gp.expectation.posterior_expectation import kernel_sum
-from gp.grams import blocks_of, pieces
 from gp.integrals import Integral, Integrals, JointIntegral, require_space, without_rounding
 from gp.kernels.base import Kernel, gradient_covariances
 from gp.linalg import LARGE_PIVOT, Factor, NotPositiveDefiniteError, cholesky, extend, raised, sample_gaussian
@@ -37,7 +36,9 @@ from gp.observations import (
     Observations,
     Values,
     as_functional,
+    blocks_of,
     covariance,
+    pieces,
     require_same_kind,
 )
 from gp.paths import Path, draw_path

@@ -25,12 +25,20 @@ import numpy as np
 from gp.arrays import Array, to_numpy
 from gp.evidence import LogPosterior
 from gp.fixed_points import gram_of
-from gp.grams import blocks_of, mean_basis, pieces, taken
 from gp.kernels.base import Kernel, Kind, Parameter, Pullback
 from gp.kernels.parameters import pack, unpack
 from gp.linalg import cholesky
 from gp.means import Mean
-from gp.observations import Functional, Gradients, Values, as_functional, covariance
+from gp.observations import (
+    Functional,
+    Gradients,
+    Values,
+    as_functional,
+    blocks_of,
+    covariance,
+    pieces,
+    taken,
+)
 from gp.priors import JointPrior, Priors
 from gp.settings import FIT
 
@@ -90,7 +98,7 @@ class EvidenceProblem:
     def objective(self) -> LogPosterior:
         """The evidence as a function of the vector of parameters."""
         gram, observed = gram_of(self.kernel, self.observed), self.observed
-        basis = mean_basis(self.mean, observed)
+        basis = _mean_basis(self.mean, observed)
         offset = observed.apply(self.mean.with_coefficients(np.zeros(basis.shape[1])))
 
         def with_pullback(vector: np.ndarray) -> tuple[np.ndarray, Pullback]:
@@ -139,6 +147,20 @@ class EvidenceProblem:
         x, index = taken(self.observed, rows)
         noise = self.noise[index] if isinstance(self.noise, np.ndarray) and self.noise.ndim else self.noise
         return replace(self, x=x, y=self.y[index], noise=noise)
+
+
+def _mean_basis(mean: Mean, observed: Functional) -> np.ndarray:
+    """Return the functionals of the mean's basis functions, (n, p)."""
+    return np.concatenate([_basis(mean, block) for block in blocks_of(observed)])
+
+
+def _basis(mean: Mean, block: Functional) -> np.ndarray:
+    if isinstance(block, Values):
+        return mean.basis(block.x)
+    size = mean.basis(block.x).shape[1]
+    offset = block.apply(mean.with_coefficients(np.zeros(size)))
+    columns = [block.apply(mean.with_coefficients(unit)) - offset for unit in np.eye(size)]
+    return np.array(columns).reshape(size, len(block)).T
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ two rows are, where derivatives are among them (h = l^2),
         + b2 ((f . f' - v v' x . x' / 2) x . x' + (w . x') (x . w')),
 
 and of values alone (h = 1) e + b1 x . x' + b2 (x . x')^2 / 2. All are elementwise products of five matrix
-products, which a fit makes once (`directional_gram`). With z and P of `gp.expectation.kernel_means` under
+products, which a fit makes once (`directional_gram`). With z and P of `gp.expectation.kernel_sum` under
 N(0, I), the covariances over s^2 of a row with E[phi], and the variance of E[phi], are
 
     v (h z + b2 |x|^2 / 2) + (b2 - P h z) x . w,        h (l^2 / (l^2 + 2))^(D/2) + b2 D / 2.

@@ -2,7 +2,6 @@
 
 # The modules register their pairs when they are imported.
 from gp.embeddings import (
-    anova,
     composite,
     empirical,
     scale_mixture,
@@ -20,6 +19,6 @@ from gp.embeddings.registry import (
 )
 
 __all__ = [
-    "Formulas", "KernelEmbedding", "UnknownPairError", "anova", "choose", "composite", "embed",
+    "Formulas", "KernelEmbedding", "UnknownPairError", "choose", "composite", "embed",
     "embedding", "empirical", "formulas", "scale_mixture", "separable", "squared_exponential", "tilted",
 ]  # fmt: skip

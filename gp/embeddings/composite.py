@@ -7,6 +7,8 @@ Product    where the factors are functions of columns that are independent under
            with 1/l^2 = 1/l1^2 + 1/l2^2, and a constant is a factor of the integral
 Constant   variance, for every probability measure
 Linear     variance (x - offset)(mean - offset): only the mean of the measure is needed
+QuadraticTrend  for any measure of mean m and second moment R = E[x x^T] z(x) = b1 x . m + b2 x^T R x / 2, and
+           C = b1 m . m' + b2 tr(R R') / 2
 White      zero, for every measure without point masses
 """
 
@@ -19,7 +21,17 @@ from operator import add, mul
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.embeddings.embed import embed
 from gp.embeddings.registry import DISCRETISE, Formulas, UnknownPairError, embedding, refuse_mixture
-from gp.kernels import Columns, Constant, Kernel, Linear, Product, SquaredExponential, Sum, White
+from gp.kernels import (
+    Columns,
+    Constant,
+    Kernel,
+    Linear,
+    Product,
+    QuadraticTrend,
+    SquaredExponential,
+    Sum,
+    White,
+)
 from gp.kernels.composite import spread_columns
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
@@ -181,3 +193,30 @@ def _white(kernel: White, measure: Measure) -> Formulas:
         cross=lambda other: zero,
         mean_gradient=lambda x: namespace(x).zeros_like(x),
     )
+
+
+@embedding(QuadraticTrend, object)
+def _quadratic_trend(kernel: QuadraticTrend, measure: Measure) -> Formulas:
+    """Return the integrals, which need the measure's first two moments only."""
+
+    def moments(of: Measure, like: Array) -> tuple[Array, Array]:
+        mean = as_like(of.mean, like)
+        return mean, as_like(of.covariance, like) + mean[:, None] * mean
+
+    def mean(x: Array) -> Array:
+        first, second = moments(measure, x)
+        b1, b2 = as_like(kernel.linear, x), as_like(kernel.quadratic, x)
+        return b1 * (x @ first) + 0.5 * b2 * namespace(x).sum((x @ second) * x, axis=1)
+
+    def mean_gradient(x: Array) -> Array:
+        first, second = moments(measure, x)
+        return as_like(kernel.linear, x) * first + as_like(kernel.quadratic, x) * (x @ second)
+
+    def cross(other: Measure) -> Array:
+        refuse_mixture(other)
+        like = measure.mean
+        (first, second), (others, other_second) = moments(measure, like), moments(other, like)
+        b1, b2 = as_like(kernel.linear, like), as_like(kernel.quadratic, like)
+        return b1 * (first @ others) + 0.5 * b2 * namespace(like).sum(second * other_second)
+
+    return Formulas(mean=mean, cross=cross, mean_gradient=mean_gradient)

@@ -22,7 +22,7 @@ from math import pi, sqrt
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace, special
-from gp.kernels import SquaredExponential, Stationary
+from gp.kernels import Anova, Stationary
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
@@ -69,7 +69,7 @@ class Profile:
         return xp.where(short, (pieces[0] + pieces[1] + pieces[2]) / (high - low), average)
 
 
-def column_lengthscale(kernel: Stationary, like: Array) -> Array:
+def column_lengthscale(kernel: Stationary | Anova, like: Array) -> Array:
     """Return one lengthscale per column, (D,), in the kind of ``like`` (D,)."""
     xp = namespace(like)
     lengthscale = as_like(kernel.lengthscale, like)
@@ -125,11 +125,6 @@ class SquaredExponentialProfile(Profile):
         t = t / self.lengthscale
         rest = 1 - sqrt(pi / 2) * t * special(t).erfcx(t / sqrt(2))
         return self.lengthscale**2 * namespace(t).exp(-(t**2) / 2) * rest
-
-
-def squared_exponential_profile(kernel: SquaredExponential, like: Array) -> SquaredExponentialProfile:
-    """Return the profile of ``kernel`` in the kind of ``like`` (D,)."""
-    return SquaredExponentialProfile(column_lengthscale(kernel, like))
 
 
 def _rise(alpha: Array, beta: Array) -> Array:

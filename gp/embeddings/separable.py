@@ -10,6 +10,10 @@ The squared exponential kernel is such a product in any dimension, so are produc
 of one column each. A Matern kernel of D > 1 columns is a function of the norm of the scaled
 difference and no such product; it is a mixture of squared exponentials
 (:mod:`gp.embeddings.scale_mixture`).
+
+Of an analysis of variance kernel
+
+    z(x) = h (prod_d (1 + w z_d(x_d)) - 1),      C = h (prod_d (1 + w C_d) - 1).
 """
 
 from __future__ import annotations
@@ -18,10 +22,10 @@ from collections.abc import Callable
 
 from gp.arrays import Array, as_like, namespace
 from gp.embeddings.matern_profile import matern_profile
-from gp.embeddings.profiles import Profile, squared_exponential_profile
+from gp.embeddings.profiles import Profile, SquaredExponentialProfile, column_lengthscale
 from gp.embeddings.registry import DISCRETISE, Formulas, Known, UnknownPairError, choose, embedding
 from gp.embeddings.scale_mixture import radial
-from gp.kernels import ByColumn, Kernel, Matern12, Matern32, Matern52, SquaredExponential, Stationary
+from gp.kernels import Anova, ByColumn, Kernel, Matern12, Matern32, Matern52, SquaredExponential, Stationary
 from gp.measures import Gaussian, Uniform
 
 
@@ -75,38 +79,52 @@ def product_by_column(kernel: Stationary, profile: Profile, measure: Gaussian | 
 
 
 @embedding(SquaredExponential, Uniform)
-def _squared_exponential_box(kernel: SquaredExponential, measure: Uniform) -> Formulas:
-    """Return the integrals of the squared exponential kernel against a box."""
-    return product_by_column(kernel, squared_exponential_profile(kernel, measure.lower), measure)
-
-
 @embedding(Matern12, Uniform)
 @embedding(Matern32, Uniform)
 @embedding(Matern52, Uniform)
 @embedding(Matern12, Gaussian)
 @embedding(Matern32, Gaussian)
 @embedding(Matern52, Gaussian)
-def _matern(kernel: Stationary, measure: Gaussian | Uniform) -> Formulas:
-    """Return the integrals of a Matern kernel, in closed form in one dimension."""
-    if measure.dimension > 1:
+def _stationary(kernel: Stationary, measure: Gaussian | Uniform) -> Formulas:
+    """Return the integrals; those of a Matern kernel are in closed form in one dimension."""
+    if measure.dimension > 1 and not isinstance(kernel, SquaredExponential):
         return radial(kernel, measure)
-    return product_by_column(kernel, matern_profile(kernel, measure.mean), measure)
+    return product_by_column(kernel, _profile(kernel, measure.mean), measure)
 
 
 @embedding(ByColumn, Uniform)
 @embedding(ByColumn, Gaussian)
 def _columns(kernel: ByColumn, measure: Gaussian | Uniform) -> Formulas:
     """Return the integrals of a product over columns."""
-    return product_by_column(kernel.kernel, _profile(kernel, measure.mean), measure)
+    return product_by_column(kernel.kernel, _profile(kernel.kernel, measure.mean), measure)
 
 
-def _profile(kernel: ByColumn, like: Array) -> Profile:
-    inner = kernel.kernel
-    if isinstance(inner, SquaredExponential):
-        return squared_exponential_profile(inner, like)
-    if isinstance(inner, Matern12 | Matern32 | Matern52):
-        return matern_profile(inner, like)
-    raise UnknownPairError(f"no integral of a column of {type(inner).__name__} in closed form. " + DISCRETISE)
+@embedding(Anova, Gaussian)
+@embedding(Anova, Uniform)
+def _anova(kernel: Anova, measure: Gaussian | Uniform) -> Formulas:
+    """Return the integrals against independent columns."""
+    profile = SquaredExponentialProfile(column_lengthscale(kernel, measure.mean))
+
+    def joined(columns: Array) -> Array:
+        w, height = as_like(kernel.interaction, columns), as_like(kernel.height, columns)
+        return height * (namespace(columns).prod(1 + w * columns, axis=-1) - 1)
+
+    def gradient(values: Array, slopes: Array) -> Array:
+        w, height = as_like(kernel.interaction, values), as_like(kernel.height, values)
+        p = namespace(values).prod(1 + w * values, axis=-1)
+        return height * p[:, None] * (w * slopes / (1 + w * values))
+
+    return by_column(kernel, profile, measure, joined, gradient)
+
+
+def _profile(kernel: Stationary, like: Array) -> Profile:
+    if isinstance(kernel, SquaredExponential):
+        return SquaredExponentialProfile(column_lengthscale(kernel, like))
+    if isinstance(kernel, Matern12 | Matern32 | Matern52):
+        return matern_profile(kernel, like)
+    raise UnknownPairError(
+        f"no integral of a column of {type(kernel).__name__} in closed form. " + DISCRETISE
+    )
 
 
 def _independent(kernel: Kernel, gaussian: Gaussian) -> tuple[Array, Array]:

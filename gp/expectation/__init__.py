@@ -1,8 +1,13 @@
 """E_q of a Gaussian process: its value, its gradient in q, variances and covariances."""
 
 from gp.expectation.anova_sum import AnovaSum, AnovaSums, DiagonalIntegrals
-from gp.expectation.kernel_means import KernelMeans, standard_means, standard_variance
-from gp.expectation.kernel_sum import Integrated, KernelSum
+from gp.expectation.kernel_sum import (
+    Integrated,
+    KernelMeans,
+    KernelSum,
+    standard_means,
+    standard_variance,
+)
 from gp.expectation.posterior_expectation import Expectation, expectation
 from gp.expectation.quadratic import Quadratic
 

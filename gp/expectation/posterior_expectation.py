@@ -29,12 +29,11 @@ from gp.embeddings.embed import embed, gradient_in_parameters
 from gp.embeddings.registry import in_kind_of, weighted_components
 from gp.expectation.kernel_sum import KernelSum
 from gp.expectation.quadratic import Quadratic
-from gp.grams import pieces
 from gp.integrals import Integrals, require_space, without_rounding
 from gp.kernels import Constant, Linear, QuadraticTrend, SquaredExponential, Sum
 from gp.means import Zero
 from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure
-from gp.observations import Gradients, Values, covariance
+from gp.observations import Gradients, Values, covariance, pieces
 
 if TYPE_CHECKING:
     from gp.posterior import Posterior

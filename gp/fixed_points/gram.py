@@ -6,10 +6,10 @@ Quantities that depend on the points alone (differences of pairs, inner products
     matrix, pullback = gram(kernel)          # and again for kernels with other parameters
 
 The pull-back is that of :meth:`gp.kernels.base.PulledBack.with_pullback`, for values and derivatives of f. A
-kernel class without a function of its own here computes its covariance anew each time; such a function is
-registered by ``@gram_of.register``. Where a kernel has few parameters its pull-back is a `Changes`, which
-also gives products of the derivatives with vectors, from which a search computes the curvature of the
-evidence (`gp.evidence`).
+kernel class without a function of its own here, registered by ``@gram_of.register``, computes its covariance
+anew each time; its pull-back is its own method or, with derivatives, torch's reverse mode. Where
+a kernel has few parameters its pull-back is a `Changes`, which also gives products of the derivatives with
+vectors, from which a search computes the curvature of the evidence (`gp.evidence`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gp.grams import blocks_of, covariance_with_pullback
+from gp.arrays import to_numpy
 from gp.kernels import Constant, Kernel, Multiple, Product, QuadraticTrend, Sum
 from gp.kernels.base import Pullback
-from gp.observations import Functional, Gradients, Values
+from gp.observations import Functional, Gradients, Observations, Values, blocks_of, covariance, moved
 
 MOST_PAIRED = 500
 """The most points whose pairs are kept by coordinate: beyond it the memory outweighs the time saved."""
@@ -116,6 +116,37 @@ def gram_of(kernel: Kernel, observed: Functional) -> Gram:
     observed : N values and derivatives at fixed points. NumPy only.
     """
     return lambda changed: covariance_with_pullback(changed, observed)
+
+
+def covariance_with_pullback(kernel: Kernel, observed: Functional) -> tuple[np.ndarray, Pullback]:
+    """Return the covariance (n, n) of values and gradients, and its pull-back. NumPy only.
+
+    The pull-back takes symmetric weights (n, n) to the gradient (P,) in the kernel's parameters, as
+    that of a kernel's ``with_pullback`` does. TypeError for a kernel without
+    derivatives where gradients are observed.
+    """
+    own = getattr(kernel, "with_pullback", None)
+    if own is not None and isinstance(observed, Values):
+        return own(observed.x)
+    return covariance(kernel, observed, observed), lambda weights: _reverse_mode(kernel, observed, weights)
+
+
+def _reverse_mode(kernel: Kernel, observed: Functional, weights: np.ndarray) -> np.ndarray:
+    """Return the gradient (P,) of sum weights * covariance, positive parameters on the log scale."""
+    import torch
+
+    leaves, values = [], []
+    for parameter in kernel.parameters():
+        value = torch.tensor(np.asarray(to_numpy(parameter.value), dtype=float))
+        leaf = (value.log() if parameter.positive else value).requires_grad_()
+        leaves.append(leaf)
+        values.append(leaf.exp() if parameter.positive else leaf)
+    at = Observations(tuple(moved(block, torch.from_numpy) for block in blocks_of(observed)))
+    with torch.enable_grad():
+        matrix = covariance(kernel.with_parameters(values), at, at)
+        total = (matrix * torch.from_numpy(np.ascontiguousarray(weights))).sum()
+        gradients = torch.autograd.grad(total, leaves, materialize_grads=True)
+    return np.concatenate([np.ravel(gradient.numpy()) for gradient in gradients])
 
 
 def laid_out(observed: Functional, at: Callable[[np.ndarray, int], Gram | None]) -> Gram:

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from gp.fixed_points.gram import Changes, Gram, gram_of, laid_out, of_gaps
+from gp.fixed_points.gram import Changes, Gram, covariance_with_pullback, gram_of, laid_out, of_gaps
 from gp.fixed_points.products import FixedSlopes, by_coordinate
-from gp.grams import covariance_with_pullback
 from gp.kernels import (
     ByColumn,
     Columns,

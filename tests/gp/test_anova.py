@@ -8,7 +8,7 @@ from measure_contract import check_embedding
 import gp
 from gp.arrays import differences
 from gp.fixed_points import Changes, gram_of
-from gp.grams import covariance_with_pullback
+from gp.fixed_points.gram import covariance_with_pullback
 from gp.kernels import Anova, Constant, QuadraticTrend, SquaredExponential, Sum, pack, unpack
 from gp.kernels.crossed import crossed
 from gp.measures import Gaussian, Uniform

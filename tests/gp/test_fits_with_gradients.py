@@ -9,7 +9,7 @@ from negative_quadratic import NegativeQuadratic
 
 import gp
 from gp.fixed_points import gram_of
-from gp.grams import covariance_with_pullback
+from gp.fixed_points.gram import covariance_with_pullback
 from gp.kernels import Columns, Linear, Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
 from gp.observations import Observations
 from gp.problem import EvidenceProblem

@@ -7,7 +7,7 @@ from measure_contract import check_embedding
 from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
 from gp.embeddings import embed
 from gp.fixed_points import Changes, gram, gram_of, scaled
-from gp.grams import covariance_with_pullback
+from gp.fixed_points.gram import covariance_with_pullback
 from gp.kernels import (
     Anova,
     ByColumn,
