@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 import sys
 
+from benchmarks.paired import printed
 from benchmarks.setting import DEFAULT_THREADS, heading, limit_threads
 
 NAMES = (
@@ -37,13 +38,8 @@ def main(names: list[str]) -> int:
         print(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}", file=sys.stderr)
         return 2
     print(f"{heading(names)}\n")
-    print("| what | measured | bar | held |\n|---|---|---|---|")
-    held = True
-    for name in names or NAMES:
-        for line in importlib.import_module(f"benchmarks.{name}").run():
-            print(line, flush=True)
-            held = held and line.held
-    return 0 if held else 1
+    chosen = (importlib.import_module(f"benchmarks.{name}") for name in names or NAMES)
+    return printed(line for module in chosen for line in module.run())
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ import torch
 
 from benchmarks import claims
 from benchmarks.claims_problems import KINDS, problem
-from benchmarks.paired import Line
+from benchmarks.paired import Line, printed
 from benchmarks.setting import commit
 
 Record = dict[str, Any]
@@ -409,8 +409,4 @@ def main(arguments: list[str]) -> int:
         found = [f for f in (figures(name, records) for name in names) if f is not None]
         print("\n".join([",".join(found[0]), *map(_row, found)] if found else []))
         return 0
-    print("| what | measured | bar | held |\n|---|---|---|---|")
-    lines = [line for name in names for line in summary(name, records)]
-    for line in lines:
-        print(line)
-    return 0 if all(line.held for line in lines) else 1
+    return printed(line for name in names for line in summary(name, records))

@@ -19,8 +19,8 @@ import scipy.special
 
 import bqvi
 from benchmarks import topics
-from benchmarks.hidden_markov import BARS, DIMENSION, SYMBOLS, seconds_each, timed_fits
-from benchmarks.paired import Line
+from benchmarks.hidden_markov import BARS, DIMENSION, SYMBOLS, timed_fits
+from benchmarks.paired import Line, seconds_each
 from bqvi.models import (
     LatentDirichletAllocation,
     document_step,

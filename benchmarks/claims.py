@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 import bqvi
 import gp
 from benchmarks.claims_problems import KINDS, Density, Posed, laplace, problem
-from benchmarks.paired import Line
+from benchmarks.paired import Line, printed
 from benchmarks.setting import commit
 
 Record = dict[str, Any]
@@ -340,12 +340,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="about a minute: a run of each door")
     parser.add_argument("--summary", type=Path, nargs="+", help="only the table of these files")
     asked = parser.parse_args(arguments)
-    records = _read(asked.summary) if asked.summary else _run(asked)
-    print("| what | measured | bar | held |\n|---|---|---|---|")
-    lines = list(summary(records))
-    for line in lines:
-        print(line)
-    return 0 if all(line.held for line in lines) else 1
+    return printed(summary(_read(asked.summary) if asked.summary else _run(asked)))
 
 
 def _read(files: Iterable[Path]) -> list[Record]:

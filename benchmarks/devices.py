@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import bqvi
-from benchmarks.paired import Line, paired
+from benchmarks.paired import Line, paired, printed
 from benchmarks.setting import heading
 from bqvi.calls import Caller, Function
 from bqvi.models import GaussianMixture, VariationalAutoencoder
@@ -124,6 +124,4 @@ def _device_name(device: str) -> str:
 if __name__ == "__main__":
     chosen = sys.argv[1] if len(sys.argv) > 1 else "cuda"
     print(f"{heading(['devices'])} Beside it: {_device_name(chosen)}.\n")
-    print("| what | measured | bar | held |\n|---|---|---|---|")
-    for line in run(chosen):
-        print(line, flush=True)
+    printed(run(chosen))

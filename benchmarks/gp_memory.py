@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
-from benchmarks.paired import Line
+from benchmarks.paired import Line, alone
 from benchmarks.peak import peak as peak_now
 
 LIMIT = 600.0
@@ -14,9 +12,7 @@ LIMIT = 600.0
 
 def run() -> Iterator[Line]:
     """Measure the peak of a process of its own, read off at its end."""
-    command = [sys.executable, "-m", "benchmarks.gp_memory"]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    imported, peak, seconds = (float(word) for word in answer)
+    imported, peak, seconds = map(float, alone("gp_memory").split())
     yield Line(
         "gp.fit at n = 2000, D = 5: peak memory of the process",
         f"{peak:.0f} MiB, of which {peak - imported:.0f} above the imports' peak ({seconds:.0f} s)",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import gp
-from benchmarks.paired import Line, paired
+from benchmarks.paired import Line, faster, paired
 from benchmarks.setting import limit_torch
 
 DIMENSION, POINTS = 5, 1000
@@ -24,14 +24,8 @@ def run() -> Iterator[Line]:
         ways = [name for name in candidates if name.startswith("GPyTorch")]
         best = min(ways, key=times.median)
         for peer, bar in ((best, 5.0 if n == 50 else 1.0), ("scikit-learn", 1.0)):
-            ratio = times.ratio(peer, "ours")
-            seconds = f"{times.median('ours') * 1e3:.1f} ms, {peer} {times.median(peer) * 1e3:.1f} ms"
-            yield Line(
-                f"condition and predict, n = {n}, m = {POINTS}",
-                f"{ratio:.2f} times faster ({seconds})",
-                f"at least {bar:g}",
-                ratio >= bar,
-            )
+            what = f"condition and predict, n = {n}, m = {POINTS}"
+            yield faster(what, times.seconds["ours"], times.seconds[peer], peer, bar)
 
 
 def _candidates(n: int) -> dict[str, Callable[[], Any]]:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 import bqvi
-from benchmarks.paired import Line
-from benchmarks.setting import clock
+from benchmarks.paired import Line, faster, seconds_each
 from bqvi.models import HiddenMarkovModel, Sequences, categorical, gaussian_components
 from experiments.problems.data import simulate_states
 
@@ -43,14 +42,8 @@ def _compared(n: int, length: int, states: int, kind: str) -> Iterator[Line]:
         for name in ("scaling", "log"):
             seconds[name].append(seconds_each(partial(theirs, name), 1, 4))
     for name, bar in BARS.items():
-        ratio = float(np.median(np.array(seconds[name]) / np.array(seconds["ours"])))
-        each = f"{np.median(seconds['ours']) * 1e3:.1f} ms, {np.median(seconds[name]) * 1e3:.1f} ms"
-        yield Line(
-            f"Baum-Welch, {n} x {length}, K = {states}, {kind}, beside hmmlearn's {name}",
-            f"{ratio:.1f} times faster ({each})",
-            f"at least {bar:g}",
-            ratio >= bar,
-        )
+        what = f"Baum-Welch, {n} x {length}, K = {states}, {kind}"
+        yield faster(what, seconds["ours"], seconds[name], f"hmmlearn's {name}", bar)
 
 
 def timed_fits(
@@ -70,16 +63,6 @@ def timed_fits(
         peer(kind, states, steps, implementation).fit(values, lengths)
 
     return data, ours, theirs
-
-
-def seconds_each(fit: Callable[[int], None], short: int, long: int) -> float:
-    """Seconds of an iteration: the difference of two runs leaves out checks and starts."""
-    times = []
-    for steps in (short, long):
-        began = clock()
-        fit(steps)
-        times.append(clock() - began)
-    return (times[1] - times[0]) / (long - short)
 
 
 def peer(kind: str, states: int, steps: int, implementation: str) -> Any:

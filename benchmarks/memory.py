@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.paired import Line
+from benchmarks.paired import Line, alone
 from benchmarks.peak import peak as peak_now
 
 ROWS, COLUMNS = 10_000_000, 8
@@ -21,9 +20,7 @@ def run() -> Iterator[Line]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.npy"
         _write(path)
-        command = [sys.executable, "-m", "benchmarks.memory", str(path)]
-        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    gibibytes, sngd_seconds, pass_seconds = (float(word) for word in answer)
+        gibibytes, sngd_seconds, pass_seconds = map(float, alone("memory", path).split())
     yield Line(
         f"{ROWS} x {COLUMNS} float32 memory map: SNGD and a full CAVI pass, memory beyond the map",
         f"{gibibytes:.2f} GiB (SNGD 1000 steps {sngd_seconds:.1f} s, one pass {pass_seconds:.1f} s)",

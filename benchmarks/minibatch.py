@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from benchmarks.paired import Line, paired
+from benchmarks.paired import Line, alone, paired
 
 ROWS, COLUMNS, SIZE = 1_000_000, 5, 100
 
 
 def run() -> Iterator[Line]:
     """Measure the peak of a process of its own, read off at its end."""
-    command = [sys.executable, "-m", "benchmarks.minibatch"]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    features, partition, gibibytes, draw, whole = (float(word) for word in answer)
+    features, partition, gibibytes, draw, whole = map(float, alone("minibatch").split())
     what = f"Balanced, N = {ROWS}, S = {SIZE}"
     yield Line(
         f"{what}: set-up",

@@ -7,7 +7,6 @@ table take.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -18,9 +17,8 @@ from pathlib import Path
 import numpy as np
 
 import bqvi
-from benchmarks.paired import Line
+from benchmarks.paired import Line, alone, faster, seconds_each
 from benchmarks.peak import peak
-from benchmarks.setting import clock
 from bqvi.models import DirichletProcessMixture, GaussianMixture, Mixture
 from bqvi.models.mixture import BLOCK_ENTRIES
 
@@ -76,16 +74,10 @@ def _line(
     ours = _ours(model, family, x)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mine, theirs = [], []
-        for _ in range(rounds):
-            mine.append((_seconds(ours, 5) - _seconds(ours, 1)) / 4.0)
-            theirs.append((_seconds(peer, 3) - _seconds(peer, 1)) / 2.0)
-    ratio = float(np.median(np.array(theirs) / np.array(mine)))
-    each = f"{np.median(mine) * 1e3:.1f} ms, scikit-learn {np.median(theirs) * 1e3:.0f} ms"
+        pairs = [(seconds_each(ours, 1, 5), seconds_each(peer, 1, 3)) for _ in range(rounds)]
     size = f"N = {len(x) // 1000}k, D = {x.shape[1]}, K = {model.n_components}, full covariances"
-    return Line(
-        f"{what} iteration, {size}", f"{ratio:.1f} times faster ({each})", f"at least {bar:g}", ratio >= bar
-    )
+    mine, theirs = np.transpose(pairs)
+    return faster(f"{what} iteration, {size}", mine, theirs, "scikit-learn", bar)
 
 
 def _ours(model: Mixture, family: str, x: np.ndarray) -> Callable[[int], None]:
@@ -102,11 +94,8 @@ def _beside_floor(n: int, d: int, k: int, bar: float) -> Line:
     x = _data(n, d, k)
     model = GaussianMixture(k, "full", concentration=1.0).for_data(x)
     ours, floor = _ours(model, "point", x), partial(_products_and_exponentials, n, d, k)
-    mine, least = [], []
-    for _ in range(5):
-        mine.append((_seconds(ours, 9) - _seconds(ours, 1)) / 8.0)
-        least.append((_seconds(floor, 9) - _seconds(floor, 1)) / 8.0)
-    above = float(np.median(np.array(mine) / np.array(least)))
+    mine, least = np.transpose([(seconds_each(ours, 1, 9), seconds_each(floor, 1, 9)) for _ in range(5)])
+    above = float(np.median(mine / least))
     return Line(
         f"the same EM, N = {n // 1000}k, D = {d}, K = {k}, beside its products and exponentials alone",
         f"{above:.2f} times as long ({np.median(mine) * 1e3:.1f} ms, {np.median(least) * 1e3:.1f} ms)",
@@ -137,9 +126,7 @@ def _memory(n: int, d: int, k: int) -> Line:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.npy"
         np.save(path, x)
-        command = [sys.executable, "-m", "benchmarks.mixtures", str(path), str(k)]
-        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    beyond = float(answer) - x.nbytes / 2**30
+        beyond = float(alone("mixtures", path, k)) - x.nbytes / 2**30
     return Line(
         f"EM and VB, N = {n // 1000}k, D = {d}, K = {k}, full covariances: memory beyond the data",
         f"{beyond:.2f} GiB, the program's own among it",
@@ -154,12 +141,6 @@ def _measure(path: str, k: int) -> None:
     for family in ("point", "full"):
         bqvi.fit(GaussianMixture(k, "full", concentration=1.0), x, family=family, steps=3, tolerance=1e-300)
     print(peak() / 2**10)
-
-
-def _seconds(work: Callable[[int], None], steps: int) -> float:
-    began = clock()
-    work(steps)
-    return clock() - began
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
-"""Candidates timed in turns."""
+"""Candidates timed in turns, in a process of their own, or by the difference of two runs; lines of tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
 import numpy as np
 
 from benchmarks.setting import clock
+
+Seconds = Sequence[float] | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,46 @@ class Line:
 
     def __str__(self) -> str:
         return f"| {self.what} | {self.measured} | {self.bar} | {'yes' if self.held else 'NO'} |"
+
+
+def faster(what: str, ours: Seconds, theirs: Seconds, peer: str, bar: float) -> Line:
+    """The line that compares seconds, round by round, with those of a peer.
+
+    Parameters
+    ----------
+    what : is timed. ours, theirs : (rounds,). peer : its name. bar : how many times faster ours has to be.
+    """
+    mine, other = np.asarray(ours), np.asarray(theirs)
+    ratio = float(np.median(other / mine))
+    digits = 0 if np.median(mine) > 0.02 else 1 if np.median(mine) > 0.002 else 2
+    each = f"{np.median(mine) * 1e3:.{digits}f} ms, {peer} {np.median(other) * 1e3:.{digits}f} ms"
+    return Line(what, f"{ratio:.2f} times faster ({each})", f"at least {bar:g}", ratio >= bar)
+
+
+def printed(lines: Iterable[Line]) -> int:
+    """Print a table of lines as they come; return 1 if one is not held, else 0."""
+    print("| what | measured | bar | held |\n|---|---|---|---|")
+    held = True
+    for line in lines:
+        print(line, flush=True)
+        held = held and line.held
+    return 0 if held else 1
+
+
+def alone(module: str, *arguments: object) -> str:
+    """What ``python -m benchmarks.MODULE`` prints: a process of its own, whose peak of memory is its own."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def seconds_each(work: Callable[[int], object], short: int, long: int) -> float:
+    """Seconds of an iteration: the difference of two runs leaves out checks and starts."""
+    times = []
+    for steps in (short, long):
+        began = clock()
+        work(steps)
+        times.append(clock() - began)
+    return (times[1] - times[0]) / (long - short)
 
 
 def missing(peer: str, packages: str, *modules: str) -> Line | None:

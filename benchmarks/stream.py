@@ -9,7 +9,6 @@ bound by less than a share of 1e-5. A start without these topics ends higher onl
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from benchmarks.paired import Line
+from benchmarks.paired import Line, alone
 from benchmarks.peak import peak
 
 DOCUMENTS, TOPICS, WORDS, LENGTH, PART = 20_000, 20, 2000, 100, 10_000
@@ -30,11 +29,7 @@ def run(documents: int = DOCUMENTS) -> Iterator[Line]:
     """Measure each method in a process of its own, whose peak is read off at its end."""
     with tempfile.TemporaryDirectory() as folder:
         mapped = _write(Path(folder), documents)
-        found = {}
-        for method in METHODS:
-            command = [sys.executable, "-m", "benchmarks.stream", folder, method]
-            answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            found[method] = json.loads(answer)
+        found = {method: json.loads(alone("stream", folder, method)) for method in METHODS}
     best = found["cavi"]["bound"]
     for method in METHODS[:2]:
         one = found[method]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import scipy.sparse
 
 import bqvi
-from benchmarks.paired import Line
-from benchmarks.setting import clock
+from benchmarks.paired import Line, faster, seconds_each
 from bqvi.families import Dirichlet, Product
 from bqvi.models import LatentDirichletAllocation
 
@@ -44,7 +44,7 @@ def run() -> Iterator[Line]:
             yield from _compared(model, test, fits, online)
 
 
-def peers(train: scipy.sparse.csr_array) -> dict[str, Callable[[int, bool, int], Product]]:
+def peers(train: scipy.sparse.csr_array) -> dict[str, Callable[..., Product]]:
     """Fits of ``train`` by name: of some passes, with mini-batches or not, from a seed."""
     rows = [train[[d]] for d in range(DOCUMENTS)]
     documents = [[(int(w), int(n)) for w, n in zip(row.indices, row.data, strict=True)] for row in rows]
@@ -86,33 +86,21 @@ def peers(train: scipy.sparse.csr_array) -> dict[str, Callable[[int, bool, int],
 def _compared(
     model: LatentDirichletAllocation,
     test: scipy.sparse.csr_array,
-    fits: Mapping[str, Callable[[int, bool, int], Product]],
+    fits: Mapping[str, Callable[..., Product]],
     online: bool,
 ) -> Iterator[Line]:
     seconds: dict[str, list[float]] = {name: [] for name in fits}
     perplexity: dict[str, list[float]] = {name: [] for name in fits}
     for seed in range(ROUNDS):
         for name, fit in fits.items():
-            short, _ = _timed(fit, 1, online, seed)
-            long, q = _timed(fit, 1 + PASSES, online, seed)
-            seconds[name].append((long - short) / PASSES)
-            perplexity[name].append(model.perplexity(q, test))
+            seconds[name].append(seconds_each(partial(fit, online=online, seed=seed), 1, 1 + PASSES))
+            perplexity[name].append(model.perplexity(fit(1 + PASSES, online, seed), test))
     what = f"LDA, {'online, S = 256' if online else 'batch'}, 2,000 documents, V = 2,000, K = 20"
     for peer, bar in BARS.items():
-        ratio = float(np.median(np.array(seconds[peer]) / np.array(seconds["ours"])))
-        each = f"{np.median(seconds['ours']) * 1e3:.0f} ms, {peer} {np.median(seconds[peer]) * 1e3:.0f} ms"
-        yield Line(f"{what}: a pass", f"{ratio:.1f} times faster ({each})", f"at least {bar:g}", ratio >= bar)
+        yield faster(f"{what}: a pass", seconds["ours"], seconds[peer], peer, bar)
         mine, theirs = (float(np.mean(perplexity[name])) for name in ("ours", peer))
         passes = f"the same: perplexity after {1 + PASSES} passes"
         yield Line(passes, f"{mine:.0f}", f"at most {theirs:.0f}", bool(mine <= theirs))
-
-
-def _timed(
-    fit: Callable[[int, bool, int], Product], passes: int, online: bool, seed: int
-) -> tuple[float, Product]:
-    began = clock()
-    q = fit(passes, online, seed)
-    return clock() - began, q
 
 
 def corpus(n: int, seed: int) -> scipy.sparse.csr_array:

@@ -85,12 +85,12 @@ def beside(asked: HardProblem) -> dict[str, list[Answer]]:
     """The answers of each package, one a seed."""
     packages = {"bqvi": ours, "PyVBMC": pyvbmc, "dynesty": nested}
     return {
-        package: [_timed(partial(answer, asked, asked.problem(seed), seed)) for seed in range(SEEDS)]
+        package: [timed(partial(answer, asked, asked.problem(seed), seed)) for seed in range(SEEDS)]
         for package, answer in packages.items()
     }
 
 
-def _timed(answer: Callable[[], Answer]) -> Answer:
+def timed(answer: Callable[[], Answer]) -> Answer:
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of peers
@@ -118,13 +118,23 @@ def pyvbmc(asked: HardProblem, problem: Problem, seed: int) -> Answer:
 
 
 def nested(asked: HardProblem, problem: Problem, seed: int) -> Answer:
-    """dynesty with its defaults and `LIVE` points; its rule for the end is its claim."""
-    from dynesty import NestedSampler
-
+    """dynesty on a uniform prior on the bounds, or on three plausible boxes side by side."""
     del asked
     width = problem.plausible_upper - problem.plausible_lower
     lower = np.where(np.isfinite(problem.lower), problem.lower, problem.plausible_lower - width)
     upper = np.where(np.isfinite(problem.upper), problem.upper, problem.plausible_upper + width)
+    return nested_sampling(problem, lower, upper, seed)
+
+
+def nested_sampling(problem: Problem, lower: np.ndarray, upper: np.ndarray, seed: int) -> Answer:
+    """dynesty with its defaults and `LIVE` points in a box; its rule for the end is its claim.
+
+    Parameters
+    ----------
+    problem : the log joint. lower, upper : corners (D,) of the box. seed : of the run.
+    """
+    from dynesty import NestedSampler
+
     sampler = NestedSampler(
         problem.log_joint, lambda u: lower + (upper - lower) * u, problem.dimension, nlive=LIVE,
         rstate=np.random.default_rng(seed),

@@ -16,15 +16,16 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-import bqvi
 from benchmarks.paired import Line, missing
+from benchmarks.vbmc_peers import NATS, Answer, nested_sampling, ours, timed
 from experiments.problems.known_posteriors import Problem, bounded_banana
-from experiments.vbmc.hard import FIRST_LAYOUT, HARD
+from experiments.vbmc.hard import FIRST_LAYOUT, HARD, HardProblem
+from experiments.vbmc.runs import VALUES
 
 NAMES = ("Himmelblau", "eggbox", "shells", "ring", "clusters", "banana")
 """Of `HARD`, and a banana in a box."""
@@ -33,24 +34,12 @@ SEED = 0
 """Of the layout and of all runs."""
 LIMIT = 150.0
 """Seconds of GPry's processor time."""
-LIVE = 500
 INITIAL = 84
 """GPry's default limit of evaluations before its loop in the plane."""
 
 
 class _OutOfTimeError(BaseException):
     """The limit of processor time; no Exception, as packages catch those."""
-
-
-@dataclass(frozen=True)
-class Peer:
-    """What GPry found: its evidence, its sd, evaluations, seconds of the processor, and how the run ended."""
-
-    log_evidence: float
-    sd: float
-    evaluations: int
-    seconds: float
-    ended: str
 
 
 def run() -> Iterator[Line]:
@@ -76,33 +65,30 @@ def box(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _beside(name: str, problem: Problem) -> Iterator[Line]:
-    began = time.process_time()
-    ours = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=BUDGET, seed=SEED)
-    spent = time.process_time() - began
-    error = abs(ours.log_evidence - problem.log_evidence)
-    mine = f"{error:.2g} (sd {ours.log_evidence_sd:.2g}, {ours.n_evaluations} evaluations, {spent:.0f} s"
-    mine += ", converged)" if ours.converged else ")"
-    what = f"size of the error of ln Z, {name}"
+    asked = HardProblem(lambda _: problem, VALUES, BUDGET, NATS)
+    mine = timed(partial(ours, asked, problem, SEED))
+    what, measured, held = f"size of the error of ln Z, {name}", _words("ours", mine), True
     try:
-        theirs = gpry(problem, ours.n_evaluations)
+        theirs, ended = gpry(problem, mine.evaluations)
     except Exception as failure:  # whatever a peer raises is reported
-        yield Line(what, f"{mine}; GPry failed: {failure}", "at most GPry's", True)
+        measured += f"; GPry failed: {failure}"
     else:
-        other = abs(theirs.log_evidence - problem.log_evidence)
-        measured = (
-            f"{mine}; GPry {other:.2g} (sd {theirs.sd:.2g}, {theirs.evaluations} evaluations, "
-            f"{theirs.seconds:.0f} s, {theirs.ended})"
-        )
-        yield Line(what, measured, "at most GPry's", bool(error <= other))
-    began = time.process_time()
-    found, sd, count = nested(problem)
-    apart = found - problem.log_evidence
-    measured = f"{apart:+.2g} (sd {sd:.2g}, {count} evaluations, {time.process_time() - began:.0f} s)"
-    yield Line(f"nested sampling less the known ln Z, {name}", measured, "3 sd", bool(abs(apart) < 3.0 * sd))
+        measured += f"; {_words('GPry', theirs)}, {ended}"
+        held = abs(mine.error) <= abs(theirs.error)
+    yield Line(what, measured, "at most GPry's", held)
+    known = timed(partial(nested_sampling, problem, *box(problem), SEED))
+    what = f"nested sampling less the known ln Z, {name}"
+    yield Line(what, _words(f"{known.error:+.2g}", known), "3 sd", bool(abs(known.error) < 3.0 * known.sd))
 
 
-def gpry(problem: Problem, budget: int) -> Peer:
-    """GPry with at most ``budget`` evaluations; its evidence is that of a density times a uniform prior."""
+def _words(name: str, answer: Answer) -> str:
+    said = ", converged" * answer.converged
+    size = f"{abs(answer.error):.2g} (sd {answer.sd:.2g}, {answer.evaluations} evaluations"
+    return f"{name} {size}, {answer.seconds:.0f} s{said})"
+
+
+def gpry(problem: Problem, budget: int) -> tuple[Answer, str]:
+    """GPry with at most ``budget`` evaluations, on a uniform prior on its box; and how the run ended."""
     from gpry import Runner
 
     lower, upper = box(problem)
@@ -128,9 +114,9 @@ def gpry(problem: Problem, budget: int) -> Peer:
         else "at the budget"
     )
     log_evidence, sd = run.last_mc_logZ()
-    volume = float(np.log(upper - lower).sum())
+    error = float(log_evidence) + float(np.log(upper - lower).sum()) - problem.log_evidence
     seconds = time.process_time() - began
-    return Peer(float(log_evidence) + volume, float(sd), int(run.surrogate.n_total), seconds, ended)
+    return Answer(error, float(sd), int(run.surrogate.n_total), seconds, ended == "converged"), ended
 
 
 @contextmanager
@@ -151,18 +137,3 @@ def limited(seconds: float) -> Iterator[Callable[[], bool]]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.signal(signal.SIGPROF, before)
-
-
-def nested(problem: Problem) -> tuple[float, float, int]:
-    """The log evidence by dynesty, its sd, and the number of evaluations."""
-    from dynesty import NestedSampler
-
-    lower, upper = box(problem)
-    width = upper - lower
-    sampler = NestedSampler(
-        problem.log_joint, lambda u: lower + width * u, problem.dimension, nlive=LIVE,
-        rstate=np.random.default_rng(SEED),
-    )  # fmt: skip
-    sampler.run_nested(print_progress=False)
-    found = sampler.results
-    return float(found.logz[-1] + np.log(width).sum()), float(found.logzerr[-1]), int(np.sum(found.ncall))
