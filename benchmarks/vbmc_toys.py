@@ -73,12 +73,12 @@ def _beside(name: str, problem: Problem) -> Iterator[Line]:
     except Exception as failure:  # whatever a peer raises is reported
         measured += f"; GPry failed: {failure}"
     else:
-        measured += f"; {_words('GPry', theirs)}, {ended}"
+        measured += f"; {_words('GPry', theirs)}" + f", {ended}" * (not theirs.converged)
         held = abs(mine.error) <= abs(theirs.error)
     yield Line(what, measured, "at most GPry's", held)
     known = timed(partial(nested_sampling, problem, *box(problem), SEED))
     what = f"nested sampling less the known ln Z, {name}"
-    yield Line(what, _words(f"{known.error:+.2g}", known), "3 sd", bool(abs(known.error) < 3.0 * known.sd))
+    yield Line(what, _words("dynesty", known), "3 sd", bool(abs(known.error) < 3.0 * known.sd))
 
 
 def _words(name: str, answer: Answer) -> str:
