@@ -361,6 +361,10 @@ def test_what_has_no_place_is_named_before_any_call(given, message):
     [
         ({"lower": {"a": 0.0, "b": 0.0}, "upper": {"a": 1.0}}, "upper has a, and lacks b"),
         ({"lower": {"a": 0.0}, "start": {"b": 1.0}}, "start has b; the parameters are a"),
+        ({"lower": {"a": [0.0, 0.0]}, "upper": {"a": [1.0, 1.0, 1.0]}}, r"upper has a = .* an array \(2,\)"),
+        ({"lower": {"a": [[0.0], [0.0, 1.0]]}, "upper": {"a": 1.0}}, "lower has a = "),
+        ({"lower": {"a": "x"}, "upper": {"a": 1.0}}, "lower has a = 'x'; it must be a number"),
+        ({"lower": {"a": 0.0}, "start": {"a": [1.0, 2.0]}}, "start has a = .* it must be a number"),
         ({"prior": ONE, "lower": {"z": 0.0}}, "lower has z; the parameters are a"),
         ({"prior": ONE, "start": {"a": "one"}}, "start has a = 'one'; it must be a number"),
         ({"prior": ONE, "start": {"a": [0.0, 1.0]}}, "start has a = .* it must be a number"),
@@ -447,6 +451,11 @@ def test_bounds_beyond_the_support_end_at_it():
         (stats.norm(), {"lower": 50.0}, "too little, of the prior of x0"),
         (stats.norm(0, -1), {}, "norm, has no quantiles"),
         (stats.vonmises(2.0), {}, "of an angle give scipy.stats.vonmises_line"),
+        (
+            bqvi.Posterior.of(Gaussian(np.zeros(2), np.eye(2))),
+            {},
+            r"prior is Posterior.* it must be a frozen distribution",
+        ),
         (stats.gaussian_kde(np.arange(9.0)), {}, "it must be a density of a number"),
     ],
 )
@@ -503,32 +512,12 @@ def test_names_that_are_no_text_are_refused(name):
             bqvi.vbmc(**given)
 
 
-def test_what_has_no_density_of_its_own_is_no_prior():
-    q = bqvi.Posterior.of(Gaussian(np.zeros(2), np.eye(2)))
-    with pytest.raises(TypeError, match=r"prior is Posterior.* it must be a frozen distribution"):
-        box_of(q)
-
-
 def test_a_number_beside_a_vector_is_for_all_its_entries():
     given = {"lower": {"a": -9.0, "b": 0.0}, "upper": {"b": 9.0, "a": [1.0, 2.0]}, "start": None}
     found = posed(never, None, None, None, False, given)
     assert found.names == ("a[0]", "a[1]", "b")
     np.testing.assert_array_equal(found.arguments["lower"], [-9.0, -9.0, 0.0])
     np.testing.assert_array_equal(found.arguments["upper"], [1.0, 2.0, 9.0])
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"lower": {"a": [0.0, 0.0]}, "upper": {"a": [1.0, 1.0, 1.0]}}, r"upper has a = .* an array \(2,\)"),
-        ({"lower": {"a": [[0.0], [0.0, 1.0]]}, "upper": {"a": 1.0}}, "lower has a = "),
-        ({"lower": {"a": "x"}, "upper": {"a": 1.0}}, "lower has a = 'x'; it must be a number"),
-        ({"lower": {"a": 0.0}, "start": {"a": [1.0, 2.0]}}, "start has a = .* it must be a number"),
-    ],
-)
-def test_vectors_that_disagree_are_refused(given, message):
-    with pytest.raises(ValueError, match=message):
-        bqvi.vbmc(never, **given)
 
 
 def halves(a, b):

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import binom, norm
 
 import bqvi
-from acquisition.pointwise import IntegralVarianceReduction, UncertaintySampling
+from acquisition.pointwise import IntegralVarianceReduction
 from bqvi.quadrature import METHODS
 from bqvi.quadrature.surrogate import AffineChart
 from bqvi.runs import RunError
@@ -88,15 +88,6 @@ def test_error_bars_of_a_jump_by_quasi_monte_carlo():
         hits += abs(found.mean - 0.3) <= 2 * found.sd
     # below .86 in 100 runs once in 1000 for a share of .95
     assert hits >= binom.ppf(1e-3, 100, 0.95)
-
-
-@pytest.mark.parametrize("method", ["qmc", "monte-carlo"])
-def test_averages_of_a_constant_are_those_of_few_nodes(method):
-    found = bqvi.integrate(lambda x: np.full(len(x), -3.0), GAUSSIAN, 46, method)
-    assert found.mean == -3.0
-    assert found.sd == pytest.approx(3 / 48)
-    assert not found.converged
-    assert "All values are the same" in found.reasons[0]
 
 
 def test_monte_carlo_is_the_formula():
@@ -429,12 +420,6 @@ def test_stopping_early():
     quick = bqvi.integrate(bump, GAUSSIAN, 200, run=bqvi.Run(max_seconds=1e-9))
     assert quick.stopped == "seconds"
     assert quick.n_evaluations == 8
-
-
-def test_a_criterion_of_the_users_chooses_the_nodes():
-    found = bqvi.integrate(bump, GAUSSIAN, 20, design=bqvi.Design(batch=1, acquisition=UncertaintySampling()))
-    assert found.mean == pytest.approx(TRUTH, rel=0.05)
-    assert len(found.trace) == 13  # eight, then one at a time
 
 
 def test_a_criterion_over_a_finite_measure():

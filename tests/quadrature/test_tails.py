@@ -212,15 +212,6 @@ def test_nodes_follow_the_foot_of_a_peak():
     assert np.median(errors) < 0.05 * truth
 
 
-@pytest.mark.parametrize("method", ["bq", "wsabi-l", "monte-carlo", "qmc"])
-def test_of_zeros_alone_nothing_is_known(method):
-    found = bqvi.integrate(lambda x: np.zeros(len(x)), Uniform(np.zeros(2), np.ones(2)), 24, method)
-    assert found.mean == 0
-    assert found.sd == np.inf
-    assert not found.converged
-    assert "All values are zero" in " ".join(found.reasons)
-
-
 def test_of_weights_that_all_vanish_nothing_is_known():
     def nowhere(x):
         return np.full(len(x), -np.inf)

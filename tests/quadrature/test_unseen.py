@@ -84,7 +84,7 @@ def test_weights_are_what_a_left_out_node_changes(model):
 
 
 @pytest.mark.parametrize("size", [3.0, 0.1, 1.3, 1e5 / 3.0])
-@pytest.mark.parametrize("method", ["bq", "wsabi-l"])
+@pytest.mark.parametrize("method", ["bq", "wsabi-l", "qmc", "monte-carlo"])
 def test_a_constant_may_be_one_only_where_there_are_nodes(method, size):
     """Of 28 values, whose mean may differ from them by rounding; the sd is that of the rule of succession."""
     found = bqvi.integrate(lambda x: np.full(len(x), size), standard(2), 28, method)
@@ -93,7 +93,8 @@ def test_a_constant_may_be_one_only_where_there_are_nodes(method, size):
     assert not found.converged
     assert found.reasons[0].startswith("All values are the same")
     nothing = bqvi.integrate(lambda x: np.zeros(len(x)), standard(2), 20, method)
-    assert (nothing.mean, nothing.sd) == (0.0, np.inf)
+    assert (nothing.mean, nothing.sd, nothing.converged) == (0.0, np.inf, False)
+    assert "All values are zero" in " ".join(nothing.reasons)
 
 
 @pytest.mark.parametrize("rounding", [0.0, 2e-16])

@@ -7,6 +7,7 @@ same run with its values told by hand in the same order.
 import multiprocessing
 import os
 import signal
+from functools import partial
 
 import numpy as np
 import pytest
@@ -95,42 +96,27 @@ def test_values_that_were_never_asked_for_are_refused():
     assert run.state.evaluations.reasons == ("", "was told as nan", "")
 
 
+fitted = partial(bqvi.fit.steps, FLAT)
+explored = partial(bqvi.vbmc.steps, lambda x: 0.0, **BOX)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (
-            lambda: bqvi.vbmc(lambda x: 0.0, **BOX, run=bqvi.Run(workers=4)),
-            ValueError,
-            "workers is 4, which needs an executor",
-        ),
-        (lambda: bqvi.vbmc(lambda x: 0.0, **BOX, run=bqvi.Run(workers=0)), ValueError, "workers is 0"),
-        (
-            lambda: bqvi.fit.steps(FLAT, method="bq", starts=2, start_from="random").ask(),
+            lambda: fitted(method="bq", starts=2, start_from="random").ask(),
             TypeError,
             "this run of bqvi.fit cannot be asked",
         ),
-        (lambda: bqvi.fit.steps(FLAT, method="score").ask(), TypeError, "use method='bq'"),
+        (lambda: fitted(method="score").ask(), TypeError, "use method='bq'"),
+        (lambda: fitted(method="score").tell([[0.0, 0.0]], [1.0]), TypeError, "use method='bq'"),
         (
-            lambda: bqvi.fit.steps(FLAT, method="score").tell([[0.0, 0.0]], [1.0]),
-            TypeError,
-            "use method='bq'",
-        ),
-        (
-            lambda: bqvi.fit.steps(FLAT, method="bq", record=bqvi.Record(elbo_samples=20)).ask(),
+            lambda: fitted(method="bq", record=bqvi.Record(elbo_samples=20)).ask(),
             ValueError,
             "elbo_samples is 20",
         ),
-        (
-            lambda: bqvi.fit(FLAT, method="bq", run=bqvi.Run(workers=4)),
-            ValueError,
-            "workers is 4, which needs an executor",
-        ),
-        (lambda: bqvi.vbmc.steps(lambda x: 0.0, **BOX).ask(0), ValueError, "count is 0"),
-        (
-            lambda: bqvi.vbmc.steps(lambda x: 0.0, **BOX, gradient=slope).tell([[0.0, 0.0]], [1.0]),
-            ValueError,
-            "gradients is None",
-        ),
+        (lambda: explored().ask(0), ValueError, "count is 0"),
+        (lambda: explored(gradient=slope).tell([[0.0, 0.0]], [1.0]), ValueError, "gradients is None"),
     ],
 )
 def test_bad_arguments(call, error, message):

@@ -303,13 +303,9 @@ def test_a_new_run_does_not_overwrite_the_evaluations_of_another(name, results, 
     assert path.read_bytes() == before
     found = case.run(never, run=bqvi.Run(checkpoint=path), resume=path)
     assert found.n_evaluations == case.budget
-
-    def interrupt():
-        raise KeyboardInterrupt
-
     before = path.read_bytes()
     with pytest.raises(bqvi.RunInterrupted) as stopped:
-        case.run(Calls(case.function, 9, interrupt))
+        case.run(Calls(case.function, 9, raising(KeyboardInterrupt)))
     with pytest.raises(ValueError, match=r"more than the .* of the run that is resumed"):
         case.run(never, run=bqvi.Run(checkpoint=path), resume=stopped.value)
     assert path.read_bytes() == before
@@ -322,18 +318,14 @@ def test_a_new_run_does_not_overwrite_the_evaluations_of_another(name, results, 
 @pytest.mark.parametrize("name", CASES)
 def test_the_message_of_an_exception_says_how_to_resume(name, tmp_path):
     case, path = CASES[name], tmp_path / "run.npz"
-
-    def interrupt():
-        raise KeyboardInterrupt
-
     with pytest.raises(bqvi.RunInterrupted, match="save") as caught:
-        case.run(Calls(case.function, 9, interrupt))
+        case.run(Calls(case.function, 9, raising(KeyboardInterrupt)))
     assert "pass it as resume" in str(caught.value)
     with pytest.raises(bqvi.RunInterrupted) as caught:
-        case.run(Calls(case.function, 9, interrupt), run=bqvi.Run(checkpoint=path))
+        case.run(Calls(case.function, 9, raising(KeyboardInterrupt)), run=bqvi.Run(checkpoint=path))
     assert f"resume={str(path)!r} goes on" in str(caught.value)
     with pytest.raises(bqvi.RunInterrupted) as caught:
-        case.run(Calls(case.function, 1, interrupt))
+        case.run(Calls(case.function, 1, raising(KeyboardInterrupt)))
     assert "resume" not in str(caught.value)
 
 

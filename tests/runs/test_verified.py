@@ -14,7 +14,7 @@ OTHERS = ("integrate qmc", "integrate monte-carlo", "fit bq from several starts"
 
 
 @pytest.mark.parametrize("name", KEEPING)
-def test_the_same_function_goes_on_and_another_is_reported(name, tmp_path):
+def test_the_same_function_goes_on_and_another_is_reported_and_leaves_the_checkpoint_as_it_is(name, tmp_path):
     case = CASES[name]
     path = tmp_path / "run.npz"
     case.run(case.function, budget=case.budget - 8).save(path)
@@ -25,10 +25,11 @@ def test_the_same_function_goes_on_and_another_is_reported(name, tmp_path):
     assert same.count == 8
     assert len(same.returned[:3]) == len(set(same.returned[:3]))
 
-    other = Calls(lambda x: 1.0001 * case.function(x))
+    other, before = Calls(lambda x: 1.0001 * case.function(x)), path.read_bytes()
     with pytest.raises(bqvi.RunError, match=r"not that of the run to resume: \d of 3 evaluations") as caught:
-        case.run(other, resume=path, run=bqvi.Run(verify=3))
+        case.run(other, resume=path, run=bqvi.Run(checkpoint=path, verify=3))
     assert other.count == 3
+    assert path.read_bytes() == before
     assert caught.value.n_evaluations == case.budget - 8 + 3
     # no evaluation of the other function is kept
     assert len(case.known(caught.value.state)) == case.budget - 8
@@ -53,17 +54,6 @@ def test_evaluations_of_a_log_joint_of_rows_are_compared_with_all_its_rows():
         fit(rows, first.n_evaluations + 49, **again)
     with pytest.raises(ValueError, match="had data with other numbers"):
         fit(rows + 1.0, 350, **again)
-
-
-@pytest.mark.parametrize("name", KEEPING)
-def test_another_function_leaves_the_checkpoint_as_it_is(name, tmp_path):
-    case = CASES[name]
-    path = tmp_path / "run.npz"
-    case.run(case.function, budget=case.budget - 8, run=bqvi.Run(checkpoint=path))
-    before = path.read_bytes()
-    with pytest.raises(bqvi.RunError, match="not that of the run to resume"):
-        case.run(lambda x: 1.0001 * case.function(x), resume=path, run=bqvi.Run(checkpoint=path, verify=3))
-    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("name", KEEPING)

@@ -22,6 +22,17 @@ def never(x):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
+        ({"budget": 3}, ValueError, "budget is 3"),
+        ({"design": 5}, TypeError, "design is 5; it must be a bqvi.Design"),
+        ({"design": bqvi.Design(acquisition="eiv")}, ValueError, "design.acquisition is 'eiv'"),
+        ({"design": bqvi.Design(initial=50), "budget": 20}, ValueError, "below initial"),
+        ({"seed": None}, TypeError, "seed is None"),
+        ({"resume": 3}, TypeError, "resume is 3"),
+        ({"run": {"callback": print}}, TypeError, "run is {'callback': <built-in.*; it must be a bqvi.Run"),
+        ({"noise_sd": "known"}, ValueError, "noise_sd"),
+        ({"plausible_lower": [3.0, -2.0]}, ValueError, "plausible_lower"),
+        ({"plausible_lower": [[1, 2], [3]], "start": [0.0, 0.0]}, ValueError, "rows differ in length"),
+        ({"start": [[0.0, 0.0, 0.0]]}, ValueError, "theta|start"),
         ({"start": "a"}, TypeError, "start is 'a'"),
         ({"start": [1j, 0.0]}, TypeError, "start is"),
         ({"start": np.zeros((0, 2))}, ValueError, "start has shape"),
