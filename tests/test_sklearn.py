@@ -272,19 +272,6 @@ def test_a_stream_of_pairs_begins_at_the_first_of_them_together(seed):
     assert stream.score(x) == pytest.approx(GaussianMixture(2, random_state=0).fit(x).score(x), abs=0.1)
 
 
-def test_a_stream_of_sorted_batches_is_told():
-    rng = np.random.default_rng(24)
-    labels = np.repeat([0, 1, 2], 150)
-    x = rng.normal(size=(450, 2)) + 7.0 * np.column_stack([labels == 1, labels == 2])
-    shuffled, ordered = (BayesianGaussianMixture(3, random_state=0) for _ in range(2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for batch in np.split(rng.permutation(x), 15):
-            shuffled.partial_fit(batch)
-    with pytest.warns(UserWarning, match="the rows differ from those of earlier calls in their means"):
-        _ = [ordered.partial_fit(batch) for batch in np.split(x, 15)]
-
-
 @pytest.mark.parametrize("size", [4, 30, 150])
 def test_batches_of_one_cluster_each_are_told_and_shuffled_ones_are_not(size):
     """Heavy tails, a constant column and missing entries; at a level of 1e-9."""

@@ -128,8 +128,12 @@ def test_draws_see_the_same_model(shape):
     theta = {name: factor.sample(3, 1) for name, factor in q.factors.items()}
     table = model.component_log_joint(theta, x) + model.components.log_base_measure(x)[0]
     for i in range(3):
-        expected = densities(model, {name: draw[i] for name, draw in theta.items()}, x)
+        one = {name: draw[i] for name, draw in theta.items()}
+        expected = densities(model, one, x)
         np.testing.assert_allclose(table[i], expected, rtol=1e-8, atol=1e-8)
+        summed = scipy.special.logsumexp(expected, axis=1).sum()
+        point = {**one, "weights": np.exp(one["weights"])}
+        assert model.log_likelihood(x, point) == pytest.approx(summed, rel=1e-10)
     tensors = {name: torch.tensor(draw) for name, draw in theta.items()}
     np.testing.assert_allclose(
         model.component_log_joint(tensors, torch.tensor(x)),
@@ -141,17 +145,6 @@ def test_draws_see_the_same_model(shape):
         Marginal(model), x, "pathwise", start_from=q, steps=0, record=bqvi.Record(elbo_samples=400)
     )
     assert summed.elbo > found.elbo - 7.0 * summed.trace["elbo_sd"][-1]
-
-
-@each_shape
-def test_log_likelihood_is_scipys(shape):
-    x = clusters(9, n=25)
-    found = fitted(shape, x, steps=5)
-    model, q = found.problem.model, found.q
-    theta = {name: factor.sample(1, 1)[0] for name, factor in q.factors.items()}
-    expected = scipy.special.logsumexp(densities(model, theta, x), axis=1).sum()
-    theta["weights"] = np.exp(theta["weights"])
-    assert model.log_likelihood(x, theta) == pytest.approx(expected, rel=1e-10)
 
 
 def test_a_tied_covariance_of_two_distinct_rows_is_reported_as_collapsed():

@@ -42,19 +42,13 @@ def test_em_reaches_the_likelihood_of_scikit_learn(noise):
 
 
 @pytest.mark.parametrize("noise", ["diagonal", "spherical"])
-@pytest.mark.parametrize("kind", ["full", "point"])
-def test_the_bound_rises_and_is_below_the_evidence(noise, kind):
-    fit = bqvi.fit(FactorAnalysis(2, noise), DATA, family=kind, start_from="random", steps=200)
-    rises = np.diff(fit.trace["elbo"])
-    assert rises.min() > -1e-9 * abs(fit.elbo)
-    if kind == "full":
-        model, q = fit.problem.model, fit.q
-        # with z integrated out E_q ln p(X | theta) - KL is above the bound
-        q = q["columns"]
-        draws = q.sample(400, 0)
-        logs = [_log_likelihood(model, q, draw) for draw in draws]
-        gap = np.mean(logs) - float(np.sum(q.kl(model.prior["columns"]))) - fit.elbo
-        assert -4.0 * np.std(logs) / 20.0 < gap < 30.0
+def test_the_bound_is_below_the_evidence(noise):
+    """With z integrated out E_q ln p(X | theta) - KL is above the bound."""
+    fit = bqvi.fit(FactorAnalysis(2, noise), DATA, start_from="random", steps=200)
+    model, q = fit.problem.model, fit.q["columns"]
+    logs = [_log_likelihood(model, q, draw) for draw in q.sample(400, 0)]
+    gap = np.mean(logs) - float(np.sum(q.kl(model.prior["columns"]))) - fit.elbo
+    assert -4.0 * np.std(logs) / 20.0 < gap < 30.0
 
 
 def _log_likelihood(model, q, point):

@@ -108,15 +108,9 @@ def test_the_expected_log_joint_is_that_of_draws_with_the_missing_value_integrat
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_bound_rises_also_by_memoised_batches(shape):
-    fits = [
-        bqvi.fit(GaussianMixture(3, shape), X, steps=30, tolerance=1e-9),
-        bqvi.fit(GaussianMixture(3, shape), X, Memoised(30), steps=30, record=range(8, 31)),
-    ]
-    if shape != "tied":
-        fits.append(bqvi.fit(DirichletProcessMixture(shape, 4, tail="tied"), X, steps=30, tolerance=1e-9))
-    for fit in fits:
-        assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
-        assert elbo(fit.problem.model, fit.q, X) == pytest.approx(fit.elbo)
+    fit = bqvi.fit(GaussianMixture(3, shape), X, Memoised(30), steps=30, record=range(8, 31))
+    assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
+    assert elbo(fit.problem.model, fit.q, X) == pytest.approx(fit.elbo)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -172,16 +172,6 @@ def test_blocks_of_words_are_found_as_topics(method, sparse):
     assert topics.get_feature_names_out().tolist() == [f"latentdirichletallocation{k}" for k in range(3)]
 
 
-@pytest.mark.parametrize("method", ["batch", "online", "memoised"])
-def test_counts_of_any_type_of_number_give_the_same_topics(method):
-    topics = LatentDirichletAllocation(3, method=method, batch_size=30, max_iter=5, random_state=0)
-    expected = clone(topics).fit(COUNTS.astype(float))
-    for dtype in (np.float32, np.int32, np.uint8):
-        found = clone(topics).fit(COUNTS.astype(dtype))
-        np.testing.assert_allclose(found.components_, expected.components_, rtol=1e-10)
-        np.testing.assert_allclose(found.transform(COUNTS.astype(dtype)), expected.transform(COUNTS))
-
-
 def test_more_passes_lower_the_perplexity_and_raise_the_score():
     ends = [LatentDirichletAllocation(3, max_iter=n, random_state=0).fit(COUNTS) for n in (1, 10)]
     assert ends[1].perplexity(COUNTS) < ends[0].perplexity(COUNTS)

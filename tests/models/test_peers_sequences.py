@@ -112,16 +112,6 @@ def test_starts_of_other_shapes_are_refused(name, shape):
         bqvi.fit(model, [np.arange(3)], start_from=start, steps=1)
 
 
-@pytest.mark.parametrize("shape", [(2,), (4,), (2, 3), (3, 2)])
-def test_priors_of_other_shapes_are_refused(shape):
-    with pytest.raises(ValueError, match="transition_concentration"):
-        HiddenMarkovModel(3, one_column(3, 1.0), transition_concentration=np.ones(shape))
-    with pytest.raises(ValueError, match="initial_concentration"):
-        HiddenMarkovModel(3, one_column(3, 1.0), initial_concentration=np.ones(shape))
-    with pytest.raises(ValueError, match="concentration"):
-        one_column(3, concentration=np.ones(shape))
-
-
 def test_priors_worth_much_hold_the_estimates():
     """Posterior modes lie between the prior's and the frequencies, and at the prior's where that counts as
     1e9 observations.

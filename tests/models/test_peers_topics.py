@@ -126,12 +126,6 @@ def test_every_kind_of_seed_is_taken(seed):
     assert np.isfinite(found.components_).all()
 
 
-def test_equal_seeds_are_equal_topics():
-    for method in METHODS:
-        ends = [fitted(method=method).fit(COUNTS).components_ for _ in range(2)]
-        np.testing.assert_array_equal(*ends)
-
-
 @pytest.mark.parametrize("kind", ["dense", "sparse", "float32"])
 def test_coordinates_of_latent_semantic_analysis(kind):
     """The Gram matrix of documents' coordinates is U S U^T, that of words V S V^T; by eigenvalues."""
