@@ -49,24 +49,21 @@ def table(rng, d=None, missing=0.0):
     return x
 
 
-def values(kind, rng, n):
-    """Rows that components of a ``kind`` can have emitted."""
-    return {
-        "poisson": lambda: rng.poisson([1.0, 9.0], (n, 2)),
-        "exponential": lambda: rng.exponential([1.0, 10.0], (n, 2)),
-        "bernoulli": lambda: rng.integers(2, size=(n, 3)),
-        "categorical": lambda: rng.integers(3, size=(n, 2)),
-        "one column": lambda: rng.integers(3, size=(n, 1)),
-    }.get(kind, lambda: 4.0 * rng.integers(3, size=(n, 1)) + rng.normal(size=(n, 3)))().astype(float)
-
-
-def of_kind(kind):
-    made = {"poisson": poisson, "exponential": exponential, "bernoulli": lambda: bernoulli(1.0, 1.0)}
-    if kind in made:
-        return made[kind]()
-    if kind in ("categorical", "one column"):
-        return categorical(3, 1.0)
-    return gaussian_components(KNOWN if kind == "known" else kind)
+KINDS = {
+    "poisson": (poisson(), lambda rng, n: rng.poisson([1.0, 9.0], (n, 2))),
+    "exponential": (exponential(), lambda rng, n: rng.exponential([1.0, 10.0], (n, 2))),
+    "bernoulli": (bernoulli(1.0, 1.0), lambda rng, n: rng.integers(2, size=(n, 3))),
+    "categorical": (categorical(3, 1.0), lambda rng, n: rng.integers(3, size=(n, 2))),
+    "one column": (categorical(3, 1.0), lambda rng, n: rng.integers(3, size=(n, 1))),
+    **{
+        shape: (
+            gaussian_components(KNOWN if shape == "known" else shape),
+            lambda rng, n: 4.0 * rng.integers(3, size=(n, 1)) + rng.normal(size=(n, 3)),
+        )
+        for shape in (*SHAPES, "known")
+    },
+}
+"""Components, and rows that they can have generated."""
 
 
 def mixture(kind, weights, rng):
@@ -77,21 +74,20 @@ def mixture(kind, weights, rng):
         "sticks": Sticks(k),
         "tied": Sticks(k, 1.0, tail="tied"),
     }[weights]
-    x = values(kind, rng, n)
-    if n > 3:
-        x[1, 0] = np.nan if x.shape[1] > 1 else x[1, 0]
-    return Mixture(mixing, of_kind(kind)), x
+    components, rows = KINDS[kind]
+    x = rows(rng, n).astype(float)
+    x[1:2, 1:2] = np.nan if n > 3 else x[1:2, 1:2]
+    return Mixture(mixing, components), x
 
 
 def chain(kind, rng):
     """Sequences of which rows, and single columns, are missing."""
     lengths = rng.integers(1, 30, int(rng.integers(1, 7)))
-    x = values(kind, rng, int(lengths.sum()))
+    emissions, rows = KINDS[kind]
+    x = rows(rng, int(lengths.sum())).astype(float)
     x[3::7] = np.nan
     x[2::5, 0] = np.nan
-    if np.isnan(x).all(axis=0).any() or np.isnan(x).all():
-        x = values(kind, rng, int(lengths.sum()))
-    return HiddenMarkovModel(3, of_kind(kind)), Sequences(x, lengths)
+    return HiddenMarkovModel(3, emissions), Sequences(x, lengths)
 
 
 def corpus(rng, n=12, v=6):
@@ -105,11 +101,8 @@ def topics(rng, **learnt):
 
 def experts(n_experts, rng):
     t = rng.uniform(-2.0, 2.0, 40)
-    x = np.column_stack([t, np.ones(40)])
-    return MixtureOfExperts(n_experts, 2), (
-        x,
-        np.where(t > 0.3, 2.0 - t, 1.0 + 2.0 * t) + 0.1 * rng.normal(size=40),
-    )
+    y = np.where(t > 0.3, 2.0 - t, 1.0 + 2.0 * t) + 0.1 * rng.normal(size=40)
+    return MixtureOfExperts(n_experts, 2), (np.column_stack([t, np.ones(40)]), y)
 
 
 def some(rng):
