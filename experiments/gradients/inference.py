@@ -34,12 +34,21 @@ from experiments.harness.experiment import (
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 
-__all__ = ["CLAIMS", "LEAST", "at_budgets", "experiment", "gap_panels", "gaps", "within_budgets"]
+__all__ = [
+    "CLAIMS",
+    "LEAST",
+    "SURROGATES",
+    "at_budgets",
+    "experiment",
+    "gap_panels",
+    "gaps",
+    "within_budgets",
+]
 
 _NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
-_SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10, "BQ, values only": 2}
+SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10, "BQ, values only": 2}
 _STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
-_LINE_STYLES = drawing.line_styles((*_SURROGATES, *_STEPPED))
+_LINE_STYLES = drawing.line_styles((*SURROGATES, *_STEPPED))
 LEAST = 1e-5
 """The least gap that is drawn, which is the resolution of the quasi-random points."""
 
@@ -49,7 +58,7 @@ def _cases(quick: bool, _: Resources) -> list[Case]:
     names, budgets = (("banana",), (20, 50)) if quick else (_NAMES, BUDGETS)
     made = []
     for name in names:
-        for method in (*_SURROGATES, *_STEPPED):
+        for method in (*SURROGATES, *_STEPPED):
             settings = {"target": name, "method": method, "budgets": list(budgets)}
             if method in _STEPPED:
                 settings["tuned"] = [setting(_STEPPED[method], name, budget) for budget in budgets]
@@ -67,7 +76,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     # from values the budget ends at 200: beyond it the figure does not change, and the runs take long
     last = min(budgets[-1], 200) if values else budgets[-1]
     records = sorted({*range(10, 50, 10), *(b for b in budgets if b < last)})
-    found = follow(problem(name), seed, last, BayesianQuadrature(_SURROGATES[method]), records=records)
+    found = follow(problem(name), seed, last, BayesianQuadrature(SURROGATES[method]), records=records)
     return at_budgets(found, [b for b in budgets if b <= last])
 
 

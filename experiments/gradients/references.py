@@ -42,6 +42,7 @@ __all__ = [
     "Moment",
     "TargetWithOptimum",
     "best_elbo",
+    "best_from",
     "elbo",
     "flat",
     "gap",
@@ -69,7 +70,7 @@ _SCRAMBLING = 20240229
 _BLOCK = 2**13
 _SMALL_BLOCK = 2**9
 """The number of points in a block, whose arrays stay in the processor's cache."""
-_POLISH, _LEFT = 60, 1e-10
+_POLISH = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,19 +136,19 @@ def _path(name: str) -> tuple[Gaussian, ...]:
 @cache
 def optimum(name: str) -> Gaussian:
     """The best Gaussian on `POINTS` points."""
-    return _best_from(target_named(name), _path(name)[-1])
+    return best_from(target_named(name), _path(name)[-1])
 
 
-def _best_from(target: GradientTarget, q: Gaussian) -> Gaussian:
-    """The best Gaussian on `POINTS` points, by steps from q until twice the nats to be won are `_LEFT`."""
+def best_from(target: GradientTarget, q: Gaussian, points: int = POINTS, left: float = 1e-10) -> Gaussian:
+    """The best Gaussian on so many points, by steps from q until twice the nats to be won are ``left``."""
     rate, before, frame = RATE, np.inf, WhitenedFrame.of(q)
-    y = moments(target, frame, POINTS).y
+    y = moments(target, frame, points).y
     for _ in range(_POLISH):
         q = moved(frame, y, rate)
         frame = WhitenedFrame.of(q)
-        y = moments(target, frame, POINTS).y
+        y = moments(target, frame, points).y
         norm = float(y.mean @ y.mean + 0.5 * np.square(y.jacobian).sum())
-        if norm < _LEFT:
+        if norm < left:
             break
         rate = min(1.0, 1.2 * rate) if norm < before else 0.5 * rate
         before = norm
@@ -187,13 +188,18 @@ def place(name: str, where: str) -> Gaussian:
     return Gaussian(0.5 * (first.mean + last.mean), root @ root.T)
 
 
-def elbo(target: GradientTarget, frame: WhitenedFrame) -> float:
-    """The ELBO of q, on `POINTS` points, as by `moments`, without gradients."""
+def elbo(target: GradientTarget, frame: WhitenedFrame, points: int = POINTS) -> float:
+    """The ELBO of q, on so many points, as by `moments`, without gradients.
+
+    Parameters
+    ----------
+    target : the log joint. frame : the units of q. points : how many.
+    """
     value = 0.0
     with torch.no_grad():
-        for block in np.array_split(_noise(POINTS, target.dimension), POINTS // _SMALL_BLOCK):
+        for block in np.array_split(_noise(points, target.dimension), max(1, points // _SMALL_BLOCK)):
             f = target.log_density(torch.from_numpy(frame.points(block)))
-            value += (float(f.sum()) + 0.5 * float(np.square(block).sum())) / POINTS
+            value += (float(f.sum()) + 0.5 * float(np.square(block).sum())) / points
     return value + _entropy_terms(frame)
 
 
@@ -214,13 +220,14 @@ class GaussianTask:
 
     target: GradientTarget
     best: float
-    """Its ELBO, on `POINTS` points."""
+    """Its ELBO, on ``points`` points."""
+    points: int = POINTS
 
     def gap(self, q: Gaussian) -> float:
         """ELBO of the best Gaussian less that of q, on the same points; infinite where q's is not finite."""
         with np.errstate(all="ignore"):
             try:
-                found = self.best - elbo(self.target, WhitenedFrame.of(q))
+                found = self.best - elbo(self.target, WhitenedFrame.of(q), self.points)
             except RuntimeError:  # far out, a log joint that factorises a matrix may raise
                 return float("inf")
         return found if np.isfinite(found) else float("inf")

@@ -32,10 +32,10 @@ from experiments.harness.summaries import Column, of_all, summary
 from experiments.problems.reference import MODELS, Reference, load_reference
 from experiments.vbmc.runs import GRADIENTS, SIZE, VALUES, WITHIN, covered
 
-__all__ = ["box", "experiment"]
+__all__ = ["WIDTH", "box", "experiment"]
 
 _DRAWS = 20_000
-_WIDTH, _SHIFT = 4.0, 1.0
+WIDTH, _SHIFT = 4.0, 1.0
 """Half the width of the plausible box, and the largest offset of its middle, in standard deviations."""
 _LEVEL = 0.1
 """An evidence is good whose error is below this and three standard errors of the reference."""
@@ -59,7 +59,7 @@ def box(reference: Reference, seed: int) -> dict[str, Any]:
     """The plausible bounds (D,) of this seed."""
     sd = np.sqrt(np.diag(reference.covariance))
     middle = reference.mean + _SHIFT * sd * np.random.default_rng(seed).uniform(-1, 1, len(sd))
-    return {"plausible_lower": middle - _WIDTH * sd, "plausible_upper": middle + _WIDTH * sd}
+    return {"plausible_lower": middle - WIDTH * sd, "plausible_upper": middle + WIDTH * sd}
 
 
 def _log_joint(reference: Reference, gradients: bool) -> Callable[[Any], Any]:

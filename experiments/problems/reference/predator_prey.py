@@ -21,7 +21,7 @@ import torch
 from experiments.problems.reference.densities import log_normal, normal
 from experiments.problems.reference.target import Target, indexed
 
-__all__ = ["predator_prey"]
+__all__ = ["predator_prey", "simulate"]
 
 _Tensor = torch.Tensor
 
@@ -30,7 +30,7 @@ _CENTRES = (1.0, 0.05, 1.0, 0.05)
 _SCALES = (0.5, 0.05, 0.5, 0.05)
 
 
-def predator_prey(data: Mapping[str, Any]) -> Target:
+def predator_prey(data: Mapping[str, Any], steps_per_unit: int = _STEPS_PER_UNIT) -> Target:
     """The density given ``ts`` (N,), ``y_init`` (2,) and ``y`` (N, 2), prey first."""
     times = np.concatenate([[0.0], np.asarray(data["ts"], float)])
     initial = torch.as_tensor(data["y_init"], dtype=torch.float64)
@@ -40,7 +40,7 @@ def predator_prey(data: Mapping[str, Any]) -> Target:
 
     def log_density(u: _Tensor) -> _Tensor:
         rates, start, sd = torch.exp(u[:, :4]), u[:, 4:6], torch.exp(u[:, 6:])
-        path = _log_trajectory(rates, start, times)
+        path = _log_trajectory(rates, start, times, steps_per_unit)
         seen = log_normal(later[:, None, :], path, sd).sum((0, 2)) + log_normal(initial, start, sd).sum(-1)
         prior = normal(rates, centres, scales).sum(-1)
         prior = prior + log_normal(torch.exp(start), math.log(10.0), 1.0).sum(-1)
@@ -52,7 +52,7 @@ def predator_prey(data: Mapping[str, Any]) -> Target:
     return Target("lotka_volterra", parameters, log_density, torch.exp)
 
 
-def _log_trajectory(rates: _Tensor, start: _Tensor, times: np.ndarray) -> _Tensor:
+def _log_trajectory(rates: _Tensor, start: _Tensor, times: np.ndarray, steps_per_unit: int) -> _Tensor:
     """ln (u, v) at ``times``[1:]: (N, L, 2), from ``start`` (L, 2) at ``times``[0]; rates (L, 4)."""
     growth = torch.stack([rates[:, 0], -rates[:, 2]], 1)
     coupling = torch.stack([-rates[:, 1], rates[:, 3]], 1)
@@ -62,7 +62,7 @@ def _log_trajectory(rates: _Tensor, start: _Tensor, times: np.ndarray) -> _Tenso
 
     state, found = start, []
     for gap in np.diff(times):
-        steps = max(1, math.ceil(gap * _STEPS_PER_UNIT))
+        steps = max(1, math.ceil(gap * steps_per_unit))
         h = float(gap) / steps
         for _ in range(steps):  # the solver's steps in time
             first = slope(state)
@@ -72,3 +72,15 @@ def _log_trajectory(rates: _Tensor, start: _Tensor, times: np.ndarray) -> _Tenso
             state = state + h / 6.0 * (first + 2.0 * second + 2.0 * third + fourth)
         found.append(state)
     return torch.stack(found)
+
+
+def simulate(seed: int, n: int = 20) -> dict[str, Any]:
+    """Data simulated from the model: n yearly observations after the start, from a seed."""
+    rng = np.random.default_rng(seed)
+    rates = torch.tensor([[0.55, 0.028, 0.80, 0.024]], dtype=torch.float64)
+    start = torch.log(torch.tensor([[33.0, 6.0]], dtype=torch.float64))
+    times = np.arange(n + 1.0)
+    path = torch.exp(_log_trajectory(rates, start, times, _STEPS_PER_UNIT))[:, 0].numpy()
+    errors = np.exp(0.25 * rng.standard_normal((n + 1, 2)))
+    return {"ts": times[1:].tolist(), "y_init": (np.array([33.0, 6.0]) * errors[0]).tolist(),
+            "y": (path * errors[1:]).tolist()}  # fmt: skip

@@ -15,6 +15,7 @@ from scipy import integrate, stats
 from scipy.special import expit, logit, logsumexp
 
 from experiments.problems.reference import MODELS, load_reference
+from experiments.problems.reference.predator_prey import simulate
 
 RNG = np.random.default_rng(7)
 FOLDER = os.environ.get("BQVI_POSTERIORS")
@@ -162,27 +163,14 @@ def test_two_normals():
     assert at("low_dim_gauss_mix", {"y": y.tolist()}, u) == pytest.approx(expected, abs=1e-10)
 
 
-PREDATOR_AND_PREY = np.array([0.5, 0.03, 0.85, 0.026, 30.0, 7.0, 0.3, 0.2])
-
-
-def path_of_predator_and_prey(years):
-    a, b, c, d = PREDATOR_AND_PREY[:4]
-    return integrate.solve_ivp(
-        lambda t, z: [(a - b * z[1]) * z[0], (-c + d * z[0]) * z[1]],
-        (0, years[-1]), PREDATOR_AND_PREY[4:6], method="DOP853", t_eval=years, rtol=1e-11, atol=1e-11,
-    ).y.T  # fmt: skip
-
-
-def predators_and_prey(n):
-    """What is seen in n years, with lognormal errors."""
-    years, rng = np.arange(1.0, n + 1.0), np.random.default_rng(3)
-    seen = path_of_predator_and_prey(years) * np.exp(0.25 * rng.standard_normal((n, 2)))
-    return {"ts": years.tolist(), "y_init": [33.0, 6.0], "y": seen.tolist()}
-
-
 def test_predator_prey_with_an_adaptive_solver():
-    data, values = predators_and_prey(20), PREDATOR_AND_PREY
-    path = path_of_predator_and_prey(data["ts"])
+    data = simulate(seed=3)
+    values = np.array([0.5, 0.03, 0.85, 0.026, 30.0, 7.0, 0.3, 0.2])
+    a, b, c, d = values[:4]
+    path = integrate.solve_ivp(
+        lambda t, z: [(a - b * z[1]) * z[0], (-c + d * z[0]) * z[1]],
+        (0, 20), values[4:6], method="DOP853", t_eval=data["ts"], rtol=1e-11, atol=1e-11,
+    ).y.T  # fmt: skip
 
     def log_normal(x, centre, sd):
         return stats.lognorm(sd, scale=np.exp(centre)).logpdf(x).sum()
@@ -200,8 +188,8 @@ def test_predator_prey_with_an_adaptive_solver():
 
 
 def test_gradients_flow_through_the_solver():
-    target = MODELS["lotka_volterra"](predators_and_prey(4))
-    u = torch.log(torch.as_tensor(PREDATOR_AND_PREY[None]))
+    target = MODELS["lotka_volterra"](simulate(seed=3, n=4))
+    u = torch.log(torch.tensor([[0.5, 0.03, 0.85, 0.026, 30.0, 7.0, 0.3, 0.2]], dtype=torch.float64))
     assert torch.autograd.gradcheck(lambda v: target.log_density(v), (u.requires_grad_(),))
 
 
