@@ -1,6 +1,5 @@
 """The studies of one shot, of posteriors of a folder and of dimensions: oracles."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import sklearn.datasets  # noqa: F401  # what it imports seeds the global generator, once
 import torch
 from numpy.testing import assert_allclose
-from quick_runs import looked_at, table
+from quick_runs import folder_of_posteriors, looked_at, table
 
 from bqvi.families import Gaussian
 from bqvi.gradients import Pathwise
@@ -24,8 +23,6 @@ from experiments.gradients import references as bq_references
 from experiments.gradients import runs as bq_runs
 from experiments.harness.experiment import Resources
 from experiments.problems import gradient_targets as targets
-from experiments.problems.laplace import laplace
-from experiments.problems.reference import MODELS
 
 
 @pytest.mark.parametrize("name", list(bq_one_shot.CHOICES))
@@ -148,37 +145,13 @@ def _gap_of_laplace():
     return posed.gap(Gaussian(theta.numpy(), np.linalg.inv(-hessian.numpy())))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The model of the children's scores with simulated data, in the layout of
-    `experiments.problems.reference.folder`.
-    """
-    rng, n = np.random.default_rng(0), 60
-    made = tmp_path_factory.mktemp("posteriors")
-    school, iq = rng.integers(0, 2, n).astype(float), rng.normal(0, 1, n)
-    scores = 1 + school + 0.5 * iq + rng.normal(0, 1, n)
-    data = {"kid_score": scores.tolist(), "mom_hs": school.tolist(), "mom_iq": iq.tolist()}
-    found = laplace(MODELS[bq_posteriors.QUICK](data).log_density, np.zeros(5))
-    free = {
-        "mean": found.gaussian.mean.tolist(), "covariance": found.gaussian.covariance.tolist(),
-        "test_points": [],
-    }  # fmt: skip
-    numbers = {"log_evidence": {"logz": found.log_evidence, "se": 0.1}, "unconstrained": free}
-    place = made / bq_posteriors.QUICK
-    place.mkdir()
-    (place / "data.json").write_text(json.dumps(data))
-    (place / "reference.json").write_text(json.dumps(numbers))
-    np.savez(place / "draws.npz", draws=np.zeros((2, 5)))
-    return made
-
-
-def test_posteriors_of_a_folder(folder):
-    found = table(bq_posteriors.experiment, Resources(posteriors=folder))
+def test_posteriors_of_a_folder(tmp_path):
+    log_evidence = folder_of_posteriors(tmp_path)
+    found = table(bq_posteriors.experiment, Resources(posteriors=tmp_path))
     shown = looked_at(bq_posteriors.experiment, found)
     assert len(shown["gaps"]) == 8
     ours = found[found["method"].isin(bq_posteriors.GRADIENTS) & (found["budget"] == 50)]
     assert ours["elbo_gap"].max() < 0.01
     # each form's ELBO is below ln Z, of which Laplace's error is O(1/n)
-    best = bq_posteriors.problem(folder, bq_posteriors.QUICK, 0).best
-    log_evidence = json.loads((folder / bq_posteriors.QUICK / "reference.json").read_text())["log_evidence"]
-    assert -0.3 < best - log_evidence["logz"] < 0.1
+    best = bq_posteriors.problem(tmp_path, bq_posteriors.QUICK, 0).best
+    assert -0.3 < best - log_evidence < 0.1
