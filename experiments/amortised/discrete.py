@@ -9,15 +9,17 @@ by ln N(x; sum_k y_k mu_k, I), which has the same value at the corners. It is di
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 from torch.distributions import RelaxedOneHotCategorical
 
-from experiments.harness import drawing, evidence
-from experiments.harness.claims import Claim
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 
 __all__ = ["exact", "experiment", "relaxed", "scores"]
@@ -123,25 +125,23 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return [Table("errors", quartiles(results, columns), caption)]
 
 
-def _claims(results: pd.DataFrame) -> list[Claim]:
-    """Check what temperature does, and what the score function is good for."""
-    cold, warm = _gumbel(0.1), _gumbel(1.0)
-    return [
-        Claim("002, 9.6.3", "A low temperature has less bias and more variance.",
-              "at temperature .1, against 1",
-              [evidence.less(results, cold, warm, "bias", "bias"),
-               evidence.less(results, warm, cold, "variance", "variance")]),
-        Claim("002, 9.6.3", "The score function is without bias, and has the higher variance.",
-              "its squared bias is below .001 of the squared gradient; with a baseline its variance is above "
-              "that of Gumbel-softmax",
-              [evidence.at_most(results, _SCORE, "bias", 1e-3, "no bias"),
-               *(evidence.less(results, _gumbel(t), _BASELINE, "variance", f"temperature {t:g}")
-                 for t in _TEMPERATURES)]),
-        Claim("002, 9.6.3", "A relaxation is the better estimate of the gradient.",
-              "its mean squared error is lower than the score's with a baseline, from as many draws",
-              [evidence.less(results, _gumbel(t), _BASELINE, "error", f"temperature {t:g}", shown="error")
-               for t in _TEMPERATURES]),
-    ]  # fmt: skip
+_PATHS = [_gumbel(t) for t in _TEMPERATURES]
+_LOW = "A low temperature has less bias and more variance."
+_SCORES = "The score function is without bias, and has the higher variance."
+_WORDS = (
+    "its squared bias is below .001 of the squared gradient; with a baseline its variance is above that of "
+    "Gumbel-softmax"
+)
+_CLAIMS = (
+    Statement("002, 9.6.3", _LOW, "at temperature .1, against 1", "bias", {_gumbel(0.1): [_gumbel(1.0)]},
+              setting="bias"),
+    Statement("002, 9.6.3", _LOW, "", "variance", {_gumbel(1.0): [_gumbel(0.1)]}, setting="variance"),
+    Statement("002, 9.6.3", _SCORES, _WORDS, "bias", [_SCORE], level=1e-3, setting="no bias"),
+    Statement("002, 9.6.3", _SCORES, "", "variance", dict.fromkeys(_PATHS, (_BASELINE,))),
+    Statement("002, 9.6.3", "A relaxation is the better estimate of the gradient.",
+              "its mean squared error is lower than the score's with a baseline, from as many draws", "error",
+              dict.fromkeys(_PATHS, (_BASELINE,))),
+)  # fmt: skip
 
 
 experiment = Experiment(
@@ -153,5 +153,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=_claims,
+    claims=partial(statements.claims, statements=_CLAIMS),
 )

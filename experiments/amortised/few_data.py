@@ -15,6 +15,7 @@ less held-out evidence (-26.5 against -25.5), as the bound has several optima.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,9 @@ from bqvi.gradients import Pathwise
 from bqvi.models import VariationalAutoencoder, WeightPrior
 from experiments import fitting
 from experiments.amortised.weight_network import WeightNetwork
-from experiments.harness import drawing, evidence
-from experiments.harness.claims import Claim
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.statements import Statement
 from experiments.harness.summaries import Column, summary
 from experiments.problems import images
 
@@ -138,30 +139,21 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return [Table("ends", summary(ends(results), {"case": "decoder"}, columns), caption)]
 
 
-def _claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that random weights do not overfit, and end no lower than with early stopping."""
-    rows = ends(results)
-    return [
-        Claim(
-            "004",
-            f"With {_N} images, a decoder whose weights are integrated over ends with more held-out "
-            "evidence.",
-            "higher held-out log p than the plain decoder's after as many steps, seed by seed",
-            [evidence.more(rows, kind, PLAIN, "held_out", kind) for kind in _BAYESIAN],
-        ),
-        Claim(
-            "004",
-            "A network for q(theta) trains no worse a decoder than free means and standard deviations.",
-            "held-out log p not lower than that of free parameters after as many steps, seed by seed",
-            [evidence.more(rows, _NETWORK, _LOCAL, "held_out", "by a network")],
-        ),
-        Claim(
-            "004",
-            "Integrating over the weights takes the place of stopping early.",
-            "higher held-out log p than the plain decoder's at its best validation record, seed by seed",
-            [evidence.more(rows, kind, STOPPED, "held_out", kind) for kind in _BAYESIAN],
-        ),
-    ]
+_HIGHER: dict[str, Any] = {"column": "held_out", "higher": True, "rows": ends}
+_CLAIMS = (
+    Statement("004",
+              f"With {_N} images, a decoder whose weights are integrated over ends with more held-out "
+              "evidence.",
+              "higher held-out log p than the plain decoder's after as many steps, seed by seed",
+              of=dict.fromkeys(_BAYESIAN, (PLAIN,)), **_HIGHER),
+    Statement("004",
+              "A network for q(theta) trains no worse a decoder than free means and standard deviations.",
+              "held-out log p not lower than that of free parameters after as many steps, seed by seed",
+              of={_NETWORK: [_LOCAL]}, **_HIGHER),
+    Statement("004", "Integrating over the weights takes the place of stopping early.",
+              "higher held-out log p than the plain decoder's at its best validation record, seed by seed",
+              of=dict.fromkeys(_BAYESIAN, (STOPPED,)), **_HIGHER),
+)  # fmt: skip
 
 
 experiment = Experiment(
@@ -174,5 +166,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=_claims,
+    claims=partial(statements.claims, statements=_CLAIMS),
 )

@@ -8,7 +8,7 @@ The reference is DReG itself on `_GROUPS` groups of L draws.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -26,8 +26,7 @@ from experiments.gradients.references import (
     whitened,
 )
 from experiments.gradients.runs import without_gradient
-from experiments.harness import drawing, evidence
-from experiments.harness.claims import Claim
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -35,6 +34,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 
 __all__ = ["experiment"]
@@ -136,22 +136,13 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return [Table("gains", frame, "Median [quartiles] over seeds, and the ratio of the means.")]
 
 
-def _claims(results: pd.DataFrame) -> list[Claim]:
-    """Check whether a process in the place of the log joint has the smaller error."""
-    last = results[results["n"] == results["n"].max()].assign(case=results["method"])
-    places = last.groupby(["target", "place"], sort=False)
-    return [
-        Claim(
-            "7.3.2",
-            f"With quadrature, estimators of lower variance as DReG become more accurate: from {kind}.",
-            f"its squared error at n = {int(last['n'].max())} is below that of DReG's draws",
-            [
-                evidence.less(part, f"BQ plug-in, {kind}", _DREG, "squared", ", ".join(at))
-                for at, part in places
-            ],
-        )
-        for kind in ("gradients", "values")
-    ]
+_CLAIMS = tuple(
+    Statement("7.3.2",
+              f"With quadrature, estimators of lower variance as DReG become more accurate: from {kind}.",
+              "its squared error at the last n is below that of DReG's draws", "squared",
+              {f"BQ plug-in, {kind}": [_DREG]}, rows=lambda found: found[found["n"] == found["n"].max()])
+    for kind in ("gradients", "values")
+)  # fmt: skip
 
 
 experiment = Experiment(
@@ -166,5 +157,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=_claims,
+    claims=partial(statements.claims, statements=_CLAIMS, by="method", each=("target", "place")),
 )

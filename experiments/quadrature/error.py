@@ -12,13 +12,12 @@ Five seeds decide claims. `bqvi run quadrature-error --seeds 20` narrows the ban
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
 
-from experiments.harness import drawing, evidence
-from experiments.harness.claims import Claim
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -26,6 +25,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement
 from experiments.quadrature.runs import (
     BASELINE,
     LABELS,
@@ -147,31 +147,19 @@ def _geometric_mean(values: pd.Series[float]) -> float:
     return float(np.exp(np.log(values).mean())) if len(values) else float("nan")
 
 
-def _claims(results: pd.DataFrame) -> list[Claim]:
-    """Check whether quadrature by a process has smaller errors than Monte Carlo and Sobol points."""
-    last = results[results["n"] == results["n"].max()].assign(case=results["method"])
-    checks = [
-        evidence.less(part, LABELS["bq"], [LABELS["monte-carlo"], LABELS[BASELINE]], "relative", str(problem))
-        for problem, part in last.groupby("problem", sort=False)
-    ]
-    warped = last[last["problem"].isin(last[last["case"] == LABELS["wsabi-l"]]["problem"])]
-    return [
-        Claim(
-            "7.2.2",
-            "Bayesian quadrature integrates more accurately than simple Monte Carlo and Sobol points.",
-            f"its error at n = {int(last['n'].max())} is smaller",
-            checks,
-        ),
-        Claim(
-            "7.2.2",
-            "Warping by a square root represents likelihoods better.",
-            "WSABI-L has a smaller error than Bayesian quadrature",
-            [
-                evidence.less(part, LABELS["wsabi-l"], LABELS["bq"], "relative", str(problem))
-                for problem, part in warped.groupby("problem", sort=False)
-            ],
-        ),
-    ]
+def _last(results: pd.DataFrame) -> pd.DataFrame:
+    return results[results["n"] == results["n"].max()]
+
+
+_CLAIMS = (
+    Statement("7.2.2",
+              "Bayesian quadrature integrates more accurately than simple Monte Carlo and Sobol points.",
+              "its error at the last n is smaller", "relative",
+              {LABELS["bq"]: [LABELS["monte-carlo"], LABELS[BASELINE]]}, rows=_last),
+    Statement("7.2.2", "Warping by a square root represents likelihoods better.",
+              "WSABI-L has a smaller error than Bayesian quadrature", "relative",
+              {LABELS["wsabi-l"]: [LABELS["bq"]]}, rows=_last),
+)  # fmt: skip
 
 
 experiment = Experiment(
@@ -183,7 +171,7 @@ experiment = Experiment(
     run=run,
     draw=draw,
     tables=_tables,
-    claims=_claims,
+    claims=partial(statements.claims, statements=_CLAIMS, by="method", each="problem"),
     seeds=5,
     quick_seeds=1,
 )

@@ -9,30 +9,19 @@ the Nile's trend is weakly determined, and its posterior has heavier tails than 
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 
-from experiments.harness import statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Resources
 from experiments.problems.evidence_targets import TARGETS
 from experiments.quadrature.evidence_runs import (
-    CLAIMS,
     GAUSSIAN,
     HEAVY,
     PRIOR,
-    draw_errors,
     evidence_cases,
+    evidence_experiment,
     log_evidences,
     proposals,
-    table_of_estimates,
 )
 
 __all__ = ["experiment"]
@@ -58,28 +47,14 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     )
 
 
-def _draw(results: pd.DataFrame) -> list[Drawing]:
-    """Draw errors against n."""
-    caption = "Error of the log evidence; columns: the proposal. Dotted: Laplace's approximation by itself."
-    return draw_errors(results, caption)
-
-
-def _tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate the estimates."""
-    return [table_of_estimates(results, "Truth: brute force.")]
-
-
-experiment = Experiment(
-    name="quadrature-evidence",
-    title="Quadrature: evidence of a regression and of a Gaussian process",
-    summary="""How accurate is the evidence of a Bayesian linear regression (diabetes data, three
+experiment = evidence_experiment(
+    "quadrature-evidence",
+    "Quadrature: evidence of a regression and of a Gaussian process",
+    """How accurate is the evidence of a Bayesian linear regression (diabetes data, three
         coefficients and the noise) and of a Gaussian process (the Nile's flow, three hyperparameters)?
         The references are sums over fine grids.""",
-    cases=_cases,
-    run=_run,
-    draw=_draw,
-    tables=_tables,
-    claims=partial(statements.claims, statements=CLAIMS, by="method", each=("problem", "proposal")),
-    seeds=10,
-    quick_seeds=1,
+    _cases,
+    _run,
+    "Error of the log evidence; columns: the proposal. Dotted: Laplace's approximation by itself.",
+    lambda _: "Truth: brute force.",
 )

@@ -17,13 +17,14 @@ counted in n.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
 import torch
 
-from experiments.harness import drawing
-from experiments.harness.experiment import Case, Drawing, Table
+from experiments.harness import drawing, statements
+from experiments.harness.experiment import Case, Drawing, Experiment, ResourceName, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import Column, of_all, summary
 from experiments.problems.laplace import laplace
@@ -31,8 +32,7 @@ from experiments.quadrature.runs import LABELS, LINE_STYLES, estimates
 from gp.measures import Measure
 
 __all__ = [
-    "CLAIMS", "GAUSSIAN", "HEAVY", "PRIOR", "draw_errors", "evidence_cases", "log_evidences", "proposals",
-    "table_of_estimates",
+    "GAUSSIAN", "HEAVY", "PRIOR", "evidence_cases", "evidence_experiment", "log_evidences", "proposals",
 ]  # fmt: skip
 
 _WIDTH = 1.5
@@ -105,7 +105,7 @@ def log_evidences(
     )
 
 
-def draw_errors(results: pd.DataFrame, caption: str) -> list[Drawing]:
+def _draw(results: pd.DataFrame, caption: str) -> list[Drawing]:
     """Draw |error of ln Z| against n: a row of panels for each problem, a panel for each proposal."""
     problems, proposed = results["problem"].unique(), results["proposal"].unique()
     figure, axes = drawing.figure(len(problems), len(proposed), size=(3.0, 2.4), sharex=True, sharey="row")
@@ -131,7 +131,7 @@ def draw_errors(results: pd.DataFrame, caption: str) -> list[Drawing]:
     return [Drawing("error", figure, f"{caption} {drawing.band_caption(results)}")]
 
 
-def table_of_estimates(results: pd.DataFrame, note: str = "") -> Table:
+def _table(results: pd.DataFrame, note: str) -> Table:
     """Tabulate ln Z at the last n, with its standard deviation and the truth."""
     n = results["n"].max()
     rows = results[results["n"] == n]
@@ -158,7 +158,7 @@ def _last(results: pd.DataFrame) -> pd.DataFrame:
 
 
 _BY_QUADRATURE = [LABELS[key] for key in ("bq", "wsabi-l")]
-CLAIMS = (
+_CLAIMS = (
     Statement("7.2.2", "Quadrature finds an evidence from fewer evaluations than quasi-random points.",
               "its error at the last n is smaller than that of Sobol points",
               "size", dict.fromkeys(_BY_QUADRATURE, (LABELS["sobol"],)), shown="error of ln Z", rows=_last),
@@ -169,4 +169,34 @@ CLAIMS = (
               "at the last n none that converged errs by .1 nats and three stated sds",
               "wrong", _BY_QUADRATURE, shown="share of runs", rows=_last, counted=False),
 )  # fmt: skip
-"""By method, for each problem and proposal."""
+
+
+def evidence_experiment(
+    name: str,
+    title: str,
+    summary: str,
+    cases: Callable[[bool, Resources], list[Case]],
+    run: Callable[[Case, int], pd.DataFrame],
+    caption: str,
+    note: Callable[[pd.DataFrame], str],
+    needs: Sequence[ResourceName] = (),
+) -> Experiment:
+    """Return an experiment that compares the evidences of `log_evidences`.
+
+    Parameters
+    ----------
+    name, title, summary, cases, run, needs : of the `Experiment`; runs have a column ``laplace`` with
+        Laplace's ln Z. caption : of the figure. note : the sentence on the references below the table.
+    """
+    return Experiment(
+        name,
+        title,
+        summary,
+        cases,
+        run,
+        partial(_draw, caption=caption),
+        tables=lambda results: [_table(results, note(results))],
+        claims=partial(statements.claims, statements=_CLAIMS, by="method", each=("problem", "proposal")),
+        quick_seeds=1,
+        needs=needs,
+    )

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -39,8 +39,7 @@ from acquisition.pointwise import (
     bind,
 )
 from acquisition.search import ContinuousSearch
-from experiments.harness import drawing, evidence
-from experiments.harness.claims import Check, Claim
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -48,6 +47,7 @@ from experiments.harness.experiment import (
     Resources,
     Table,
 )
+from experiments.harness.statements import Statement
 from experiments.problems.integrands import (
     Integrand,
     banana,
@@ -358,40 +358,25 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return [Table("errors", pd.DataFrame(rows), "Median over seeds with all nodes, and where the nodes are.")]
 
 
-def _claims(results: pd.DataFrame) -> list[Claim]:
-    """Check which criterion leaves the smaller error with all nodes."""
+def _last(results: pd.DataFrame) -> pd.DataFrame:
     nodes = results[results["part"] == "nodes"]
-    last = nodes[nodes["n"] == nodes.groupby("problem")["n"].transform("max")]
-    last = last.assign(case=last["acquisition"])
-    present = set(last["case"])
+    return nodes[nodes["n"] == nodes.groupby("problem")["n"].transform("max")]
 
-    def checks(one: str, *others: str) -> list[Check]:
-        against = [name for name in others if name in present]
-        return [
-            evidence.less(part, one, against, "error", str(problem))
-            for problem, part in last.groupby("problem", sort=False)
-            if one in present and against
-        ]
 
-    proposed = (
-        (
-            "7.3.4, Eqs 7.17, 7.18",
-            "The least expected variance of the integral is a better criterion than uncertainty.",
-            checks("variance reduction", "uncertainty sampling"),
-        ),
-        (
-            "7.3.4",
-            "Greatest variance, an upper confidence bound with lambda = 0, chooses representative nodes.",
-            checks("UCB, lambda = 0", "Sobol sequence"),
-        ),
-        (
-            "7.3.4",
-            "A criterion that contains the measure is better than an upper confidence bound.",
-            checks("uncertainty sampling", "UCB, lambda = 0", "UCB, lambda = 0.1", "UCB, lambda = 1"),
-        ),
+_CLAIMS = tuple(
+    Statement(source, says, "the relative error with all nodes is smaller", "error", {one: others},
+              rows=_last)
+    for source, says, one, others in (
+        ("7.3.4, Eqs 7.17, 7.18",
+         "The least expected variance of the integral is a better criterion than uncertainty.",
+         "variance reduction", ["uncertainty sampling"]),
+        ("7.3.4",
+         "Greatest variance, an upper confidence bound with lambda = 0, chooses representative nodes.",
+         "UCB, lambda = 0", ["Sobol sequence"]),
+        ("7.3.4", "A criterion that contains the measure is better than an upper confidence bound.",
+         "uncertainty sampling", ["UCB, lambda = 0", "UCB, lambda = 0.1", "UCB, lambda = 1"]),
     )
-    criterion = "the relative error with all nodes is smaller"
-    return [Claim(source, says, criterion, found) for source, says, found in proposed if found]
+)  # fmt: skip
 
 
 experiment = Experiment(
@@ -408,7 +393,7 @@ experiment = Experiment(
     run=run,
     draw=_draw,
     tables=_tables,
-    claims=_claims,
+    claims=partial(statements.claims, statements=_CLAIMS, by="acquisition", each="problem"),
     seeds=5,
     quick_seeds=1,
 )

@@ -10,28 +10,17 @@ the mode starts at the reference's mean, as this search is not part of the compa
 
 from __future__ import annotations
 
-from functools import partial
-
 import pandas as pd
 
-from experiments.harness import statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Resources
 from experiments.problems.reference import load_reference
 from experiments.quadrature.evidence_runs import (
-    CLAIMS,
     GAUSSIAN,
     HEAVY,
-    draw_errors,
     evidence_cases,
+    evidence_experiment,
     log_evidences,
     proposals,
-    table_of_estimates,
 )
 
 __all__ = ["experiment"]
@@ -62,34 +51,22 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     return rows.assign(laplace=log_evidence, reference_se=reference.log_evidence_se)
 
 
-def _draw(results: pd.DataFrame) -> list[Drawing]:
-    """Draw errors against n."""
-    caption = (
-        "Error of the log evidence against the reference; columns: the proposal. Dotted: "
-        "Laplace's approximation by itself."
-    )
-    return draw_errors(results, caption)
-
-
-def _tables(results: pd.DataFrame) -> list[Table]:
-    """Tabulate the estimates."""
+def _errors_of_references(results: pd.DataFrame) -> str:
     errors = results.groupby("problem", sort=False)["reference_se"].first()
     known = ", ".join(f"{name} {error:.1g}" for name, error in errors.items())
-    return [table_of_estimates(results, f"Standard errors of the references: {known}.")]
+    return f"Standard errors of the references: {known}."
 
 
-experiment = Experiment(
-    name="quadrature-posteriors",
-    title="Quadrature: evidence of reference posteriors",
-    summary="""How accurate is the evidence of three reference posteriors from 20 to 160 evaluations of
+experiment = evidence_experiment(
+    "quadrature-posteriors",
+    "Quadrature: evidence of reference posteriors",
+    """How accurate is the evidence of three reference posteriors from 20 to 160 evaluations of
         their log joint density? Quadrature is compared with importance sampling from Laplace's
         approximation.""",
-    cases=_cases,
-    run=_run,
-    draw=_draw,
-    tables=_tables,
-    claims=partial(statements.claims, statements=CLAIMS, by="method", each=("problem", "proposal")),
-    seeds=10,
-    quick_seeds=1,
+    _cases,
+    _run,
+    "Error of the log evidence against the reference; columns: the proposal. Dotted: Laplace's "
+    "approximation by itself.",
+    _errors_of_references,
     needs=("posteriors",),
 )
