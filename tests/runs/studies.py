@@ -1,10 +1,9 @@
-"""Two studies that are too long for the suite.
+"""A study that is too long for the suite: kill -9 at random moments of runs with ``checkpoint``.
 
-    python -m tests.runs.studies kills --times 50      kill -9 at random moments of runs with ``checkpoint``
-    python -m tests.runs.studies files --times 1000    saved runs and results, cut off or with a bit flipped
+    python -m tests.runs.studies --times 50
 
-The first says how many evaluations that had returned are not in the checkpoint; at most one may be missing,
-the one whose entry was being written. The second opens each damaged file: a clear error, or the same run.
+It says how many evaluations that had returned are not in the checkpoint; at most one may be missing, the one
+whose entry was being written. Damaged files are opened in `test_saved_runs`.
 """
 
 from __future__ import annotations
@@ -31,19 +30,17 @@ _SECONDS = 0.01
 
 
 def main() -> int:
-    """Run one of the studies; 1 if a condition was violated."""
+    """Run the study; 1 if the condition was violated."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("study", choices=("kills", "files"))
     parser.add_argument("--times", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--doors", nargs="+", choices=CASES, default=tuple(CASES))
     chosen = parser.parse_args()
     rng = np.random.default_rng(chosen.seed)
     with tempfile.TemporaryDirectory() as folder:
-        study = kills if chosen.study == "kills" else files
-        return 0 if study(chosen.doors, chosen.times, rng, Path(folder)) else 1
+        return 0 if kills(chosen.doors, chosen.times, rng, Path(folder)) else 1
 
 
 def kills(doors: Sequence[str], times: int, rng: np.random.Generator, folder: Path) -> bool:
@@ -84,38 +81,6 @@ def _run(door: str, path: Path, log: Path) -> None:
         return value
 
     CASES[door].run(function, run=Run(checkpoint=path))
-
-
-def files(doors: Sequence[str], times: int, rng: np.random.Generator, folder: Path) -> bool:
-    """``times`` damaged files of each door."""
-    fine = True
-    for door in doors:
-        path = folder / "run.npz"
-        found = CASES[door].run(CASES[door].function)
-        found.save(path)
-        content, right = path.read_bytes(), CASES[door].numbers(found)
-        outcomes: Counter[str] = Counter()
-        for i in range(times):
-            path.write_bytes(_damaged(content, rng, i % 2 == 0))
-            try:
-                run = CASES[door].steps(CASES[door].function, resume=path)
-                outcomes["read, the same" if CASES[door].numbers(run.result()) == right else "ANOTHER"] += 1
-            except ValueError as error:
-                outcomes["refused" if str(path) in str(error) else f"UNCLEAR {error}"] += 1
-            except Exception as error:
-                outcomes[f"FOREIGN {type(error).__name__}: {error}"] += 1
-        print(f"{door}: {dict(outcomes)}", flush=True)
-        fine &= not any(name[:3].isupper() for name in outcomes)
-    return fine
-
-
-def _damaged(content: bytes, rng: np.random.Generator, flipped: bool) -> bytes:
-    at = int(rng.integers(len(content)))
-    if not flipped:
-        return content[:at]
-    changed = bytearray(content)
-    changed[at] ^= 1 << int(rng.integers(8))
-    return bytes(changed)
 
 
 if __name__ == "__main__":
