@@ -16,8 +16,7 @@ import numpy as np
 
 from bqvi.records import flattened
 from bqvi.runs.driver import Steps
-from bqvi.runs.engine import Engine
-from bqvi.runs.exits import RunStopped
+from bqvi.runs.engine import Engine, RunStopped
 from gp.testing import require
 from gp.threads import single_threaded
 

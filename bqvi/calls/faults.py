@@ -443,6 +443,32 @@ def _of_entries(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -
     return [f"{said} {n} evaluations: {multiples} of the values. Compare them with difference quotients."]
 
 
+def contradicted(
+    errors: np.ndarray,
+    scale: float,
+    without: Callable[[int], tuple[np.ndarray, float, np.ndarray] | None],
+    usual: float = 1.0,
+) -> int | None:
+    """The gradient that all other evaluations contradict by ten sds, once fitted without it; or None.
+
+    Parameters
+    ----------
+    errors : the mean squared errors (k,) of gradients, each left out alone, over their variances for unit
+        scale. scale : the squared scale of the process.
+    without : a function of a row that fits a process without that gradient, and returns the errors of the
+        others and the scale, and the errors of all by its hyperparameters; None where there is none.
+    usual : the errors of others, in units of the scale, up to which they are not unusual.
+    """
+    row = int(errors.argmax()) if errors.size else 0
+    if not errors.max(initial=0.0) > 9.0 * scale:  # three sds in the fit with it
+        return None
+    found = without(row)
+    if found is None:
+        return None
+    others, unit, every = found
+    return row if every[row] > 100.0 * max(others.max(initial=0.0) / usual, unit) else None
+
+
 def may_be_wrong(made: Evaluations, row: int) -> bool:
     """Whether another gradient at one evaluation explains most residuals of trapezoids from it to others.
 

@@ -30,7 +30,7 @@ from bqvi.gradients.designs import Informed, LogisticFeasibility, MomentVariance
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory, ProcessCache
-from bqvi.gradients.settings import DESIGN, FEASIBILITY, PROCESS
+from bqvi.gradients.settings import DESIGN, FEASIBILITY
 from bqvi.gradients.standard_errors import of_gradient, over_batches, standard_errors, with_sampling
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import WhitenedFrame
@@ -228,7 +228,7 @@ class BayesianQuadrature(Checked):
         factor = (points * (1 + dimension)) ** 3 / (3.0 * 5e9)
         if self.process == "joint" or (self.process == "auto" and factor < self.seconds * self.nodes):
             return OnFunction()
-        affordable = self.memory == 0 and self.nodes * dimension <= PROCESS.affordable
+        affordable = self.memory == 0 and self.nodes * dimension <= DESIGN.affordable
         if self.process == "derivative" or (self.process == "auto" and affordable):
             return OnFunction(values=False)
         return OnGradients()

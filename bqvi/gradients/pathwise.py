@@ -53,7 +53,7 @@ from bqvi.gradients.black_box import (
 from bqvi.gradients.designs import AntitheticOrthogonal, Independent, NodeRule, Sobol
 from bqvi.gradients.evaluations import evaluate_at_draws, is_as_stated
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.gradients.settings import MIXTURE
+from bqvi.gradients.settings import DESIGN
 from bqvi.gradients.standard_errors import of_mean, with_sampling
 from bqvi.models.amortised import AmortisedModel, is_amortised
 from bqvi.models.log_joint import LogJoint
@@ -229,6 +229,6 @@ def _entropy_terms(posterior: TorchPosterior, rng: np.random.Generator) -> torch
     Each estimate is from an antithetic pair in every component; the score of ln q, of mean zero, is left out.
     """
     q: GaussianMixture = posterior.q
-    half = rng.standard_normal((MIXTURE.entropy_pairs, *q.means.shape))
+    half = rng.standard_normal((DESIGN.entropy_pairs, *q.means.shape))
     logs: torch.Tensor = posterior.stopped.log_prob(q.strata(np.concatenate([half, -half]))) @ q.weights
     return -0.5 * logs.reshape(2, -1).sum(0)

@@ -59,11 +59,12 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaincc, gammaln, logsumexp
 
+from bqvi.calls.faults import contradicted
 from bqvi.calls.returned import understated_noise
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.designs import LogisticFeasibility
+from bqvi.gradients.gradient_process import weighted_median
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.observation_noise import weighted_median
 from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE
 from bqvi.gradients.surrogates import OnFunction, fitted, of_rows, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, distance_noise
@@ -250,21 +251,24 @@ def _weights(u: np.ndarray) -> np.ndarray:
 def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None:
     """Return the process near q, or None; arguments are as of `remembered_elbo`.
 
-    An evaluation whose gradient all others contradict by ten sds, once fitted without it, is left out.
+    An evaluation whose gradient all others contradict is left out (`bqvi.calls.faults.contradicted`).
     """
     found = _process_near(q, memory)
     if found is None or memory.noise_variances.any() or not found.nodes[0][:, 1:].size:
         return found
-    errors = found.gradient_errors
-    row = int(errors.argmax())
-    left = int(found.used[found.nodes[0][row, 0]])
-    # in the fit with it, it is contradicted by three sds at least
-    again = _process_near(q, memory, left) if errors[row] > 9.0 * found.process.scale else None
-    whole = None if again is None else _process_near(q, memory, logs=again.logs)
-    if again is None or whole is None:
-        return found
-    others = max(again.gradient_errors.max(initial=0.0), again.process.scale)
-    return replace(again, contradicted=left) if whole.gradient_errors[row] > 100.0 * others else found
+    rows, again = found.used[found.nodes[0][:, 0]], found
+
+    def without(row: int) -> tuple[np.ndarray, float, np.ndarray] | None:
+        nonlocal again
+        left = _process_near(q, memory, int(rows[row]))
+        whole = None if left is None else _process_near(q, memory, logs=left.logs)
+        if left is None or whole is None:
+            return None
+        again = left
+        return left.gradient_errors, left.process.scale, whole.gradient_errors
+
+    row = contradicted(found.gradient_errors, found.process.scale, without)
+    return found if row is None else replace(again, contradicted=int(rows[row]))
 
 
 def _process_near(

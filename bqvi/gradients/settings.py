@@ -14,7 +14,7 @@ from bqvi.importance import PARETO
 
 @dataclass(frozen=True)
 class NoiseSettings:
-    """The noise of an observation over s^2 (`observation_noise`, `whitened`)."""
+    """The noise of an observation over s^2 (`gradient_process`, `whitened`)."""
 
     jitter: float = 1e-6
     """The noise near q."""
@@ -91,14 +91,6 @@ class FaultSettings:
 
 
 @dataclass(frozen=True)
-class ProcessSettings:
-    """The choice of the process with ``process='auto'`` (`bayesian_quadrature`)."""
-
-    affordable: int = 400
-    """The most numbers, nodes times D, with which the process on derivatives is used without memory."""
-
-
-@dataclass(frozen=True)
 class DesignSettings:
     """Designs (`designs`), and the first one of a run (`bayesian_quadrature`)."""
 
@@ -111,14 +103,11 @@ class DesignSettings:
     spread: float = 1.5
     """Standard deviation of the candidates, in units of q's; of a separable process 1 + 1.5 / sqrt(D), which
     is the same for D = 9."""
-
-
-@dataclass(frozen=True)
-class MixtureSettings:
-    """Constants for q a mixture (`pathwise`)."""
-
+    affordable: int = 400
+    """The most numbers, nodes times D, with which the process on derivatives is used without memory, where
+    ``process`` is 'auto' (`bayesian_quadrature`)."""
     entropy_pairs: int = 128
-    """Antithetic pairs of each component for an entropy that has no closed form (`pathwise`)."""
+    """Antithetic pairs of each component of a mixture for an entropy that has no closed form (`pathwise`)."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +176,4 @@ SEARCH = SearchSettings()
 CACHE = CacheSettings()
 FEASIBILITY = FaultSettings()
 DESIGN = DesignSettings()
-MIXTURE = MixtureSettings()
 EVIDENCE = EvidenceSettings()
-PROCESS = ProcessSettings()

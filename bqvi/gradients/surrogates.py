@@ -30,8 +30,13 @@ import numpy as np
 
 from acquisition.conditioned import Candidates
 from bqvi.arguments import Above, Checked
-from bqvi.gradients.gradient_process import GradientProcess, SeparableKernel
-from bqvi.gradients.observation_noise import Directions, ObservationNoise, weighted_median
+from bqvi.gradients.gradient_process import (
+    Directions,
+    GradientProcess,
+    ObservationNoise,
+    SeparableKernel,
+    weighted_median,
+)
 from bqvi.gradients.settings import SEARCH
 from bqvi.gradients.standard_errors import mean_square
 from bqvi.gradients.whitened import (

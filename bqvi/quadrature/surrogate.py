@@ -52,6 +52,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from bqvi.calls.faults import contradicted
 from bqvi.calls.returned import understated_noise
 from bqvi.quadrature.settings import ROUGHLY, SEARCH, Effort
 from gp import means
@@ -450,21 +451,19 @@ class CandidateProcess:
         return found if 0.5 * squares.sum() * (1.0 - factor**-2.0) > squares.size * math.log(factor) else ()
 
     def contradicted(self) -> int | None:
-        """The node whose slope all others contradict by ten sds, once fitted without it; or None."""
-        known, data = self.data.sloped, self.data
-        if data.slopes is None or data.noisy or data.outputs > 1 or len(known) < 3:
+        """The node whose slope all others contradict (`bqvi.calls.faults.contradicted`), or None."""
+        known, data, slopes = self.data.sloped, self.data, self.data.slopes
+        if slopes is None or data.noisy or data.outputs > 1 or len(known) < 3:
             return None
-        errors = self._slope_errors
-        row = int(np.argmax(errors))
-        if not errors[row] > 9.0 * self.process.scales[0]:  # three sds in the fit with it
-            return None
-        worst = int(known[row])
-        without = replace(
-            data, slopes=np.where(np.arange(len(data))[:, None, None] == worst, np.nan, data.slopes)
-        )
-        again = surrogate(self.name, self.chart, self.family, without, self.psi).climbed(ROUGHLY)
-        others = max(again._slope_errors.max(), again.process.scales[0])
-        return worst if self.at(again.psi)._slope_errors[row] > 100.0 * others else None
+
+        def without(row: int) -> tuple[np.ndarray, float, np.ndarray]:
+            left = np.arange(len(data))[:, None, None] == known[row]
+            others = replace(data, slopes=np.where(left, np.nan, slopes))
+            again = surrogate(self.name, self.chart, self.family, others, self.psi).climbed(ROUGHLY)
+            return again._slope_errors, again.process.scales[0], self.at(again.psi)._slope_errors
+
+        row = contradicted(self._slope_errors, self.process.scales[0], without)
+        return None if row is None else int(known[row])
 
     @property
     def _slope_errors(self) -> np.ndarray:

@@ -8,8 +8,7 @@ with its ``steps``.
 from bqvi.runs.checkpoint import Checkpoint, resumed
 from bqvi.runs.door_result import Trace
 from bqvi.runs.driver import Door, Steps, door
-from bqvi.runs.engine import Engine, RunStatus
-from bqvi.runs.exits import Ended, RunError, RunExit, RunInterrupted, RunStopped
+from bqvi.runs.engine import Ended, Engine, RunError, RunExit, RunInterrupted, RunStatus, RunStopped
 
 __all__ = [
     "Checkpoint", "Door", "Ended", "Engine", "RunError", "RunExit", "RunInterrupted", "RunStatus",

@@ -33,10 +33,8 @@ from bqvi.calls.executors import CallsUnderWay
 from bqvi.calls.given import told
 from bqvi.calls.returned import CallResult
 from bqvi.calls.table import matched
-from bqvi.runs.checkpoint import require_unused
-from bqvi.runs.engine import Asked, Engine, RunStatus
-from bqvi.runs.exits import RunError, RunExit, RunInterrupted, RunStopped, exit_of
-from bqvi.runs.verified import OtherFunctionError, compare, require_verifiable
+from bqvi.runs.checkpoint import OtherFunctionError, compare, require_unused, require_verifiable
+from bqvi.runs.engine import Asked, Engine, RunError, RunExit, RunInterrupted, RunStatus, RunStopped, exit_of
 from gp.arrays import Array
 from gp.checks import require_integer
 from gp.names import needing, require_known
@@ -54,7 +52,7 @@ _UNFINISHED, FAILED, _INTERRUPTED = "unfinished", "failed", "interrupted"
 
 @dataclass(frozen=True)
 class _Exits:
-    """A context, with the ``threads`` of a run, in which ``ended`` turns each exception into one of `exits`.
+    """A context, with the ``threads`` of a run, in which ``ended`` turns each exception into one of `engine`.
 
     A context made of a generator would let a StopIteration pass, which would silently end a loop over the
     run.

@@ -26,6 +26,7 @@ from functools import cached_property
 
 import numpy as np
 
+from bqvi.calls.faults import contradicted
 from bqvi.variational_bmc.settings import CHEAP, FITTING, PREDICTIONS, SHAPING
 from gp.evidence import Evidence, LogPosterior
 from gp.expectation import AnovaSum, AnovaSums, Quadratic
@@ -504,17 +505,20 @@ class Surrogate:
         return self.evidence.squares_left_out(sets)
 
     def contradicted_gradient(self) -> int | None:
-        """The gradient that all other observations contradict by ten sds, once fitted without it, or None."""
-        data, errors = self.data, self.gradient_errors
-        if data.gradients is None or not errors.max(initial=0.0) > PREDICTIONS.contradicted:
+        """The gradient that all others contradict (`bqvi.calls.faults.contradicted`), or None."""
+        data = self.data
+        if data.gradients is None:
             return None
-        i, (n, dimension) = int(errors.argmax()), data.points.shape
-        gradients, noise = data.gradients.copy(), data.noise.copy()
-        gradients[i], noise[n + i * dimension : n + (i + 1) * dimension] = 0.0, _UNKNOWN
-        without = replace(data, gradients=gradients, noise=noise)
-        psi, _ = fit(without, self.psi)
-        others = max(Surrogate.of(without, psi).gradient_errors.max() / PREDICTIONS.contradicted, 1.0)
-        return i if Surrogate.of(data, psi).gradient_errors[i] > 100.0 * others else None
+        known, (n, dimension) = data.gradients, data.points.shape
+
+        def without(i: int) -> tuple[np.ndarray, float, np.ndarray]:
+            gradients, noise = known.copy(), data.noise.copy()
+            gradients[i], noise[n + i * dimension : n + (i + 1) * dimension] = 0.0, _UNKNOWN
+            others = replace(data, gradients=gradients, noise=noise)
+            psi, _ = fit(others, self.psi)
+            return Surrogate.of(others, psi).gradient_errors, 1.0, Surrogate.of(data, psi).gradient_errors
+
+        return contradicted(self.gradient_errors, 1.0, without, PREDICTIONS.contradicted)
 
     @property
     def rounding(self) -> float:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from block_kernel_contract import check_block_kernel
 
-from bqvi.gradients.gradient_process import SeparableKernel
-from bqvi.gradients.observation_noise import Directions
+from bqvi.gradients.gradient_process import Directions, SeparableKernel
 from gp.conditioning import DirectionalKernel, FunctionKernel, Shown
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import slope_rows, value_rows

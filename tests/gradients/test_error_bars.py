@@ -20,8 +20,7 @@ from numpy.testing import assert_allclose
 
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.designs import Independent
-from bqvi.gradients.gradient_process import GradientProcess, SeparableKernel
-from bqvi.gradients.observation_noise import Directions, ObservationNoise
+from bqvi.gradients.gradient_process import Directions, GradientProcess, ObservationNoise, SeparableKernel
 from bqvi.gradients.standard_errors import of_gradient, standard_errors
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint

@@ -12,11 +12,13 @@ from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients import surrogates
-from bqvi.gradients.gradient_process import GradientProcess, SeparableFunctionals, SeparableKernel
-from bqvi.gradients.observation_noise import (
+from bqvi.gradients.gradient_process import (
     Directions,
+    GradientProcess,
     LinearFit,
     ObservationNoise,
+    SeparableFunctionals,
+    SeparableKernel,
     down_weighted,
     weighted_median,
 )
