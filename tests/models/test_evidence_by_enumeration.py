@@ -123,7 +123,7 @@ def test_the_bound_is_below_the_evidence_and_it_for_one_component(name, weights)
     x = CASES[name][1]
     one = bqvi.fit(model(name, 1, weights), x, steps=20)
     assert one.elbo == pytest.approx(evidence(name, 1, weights), rel=1e-9, abs=1e-8)
-    two = bqvi.fit(model(name, 2, weights), x, steps=300, starts=4)
+    two = bqvi.fit(model(name, 2, weights), x, steps=100, starts=3)
     assert evidence(name, 2, weights) - 4.0 < two.elbo < evidence(name, 2, weights)
     assert bqvi.fit(model(name, 2, weights), x, steps=1).elbo < evidence(name, 2, weights)
     np.testing.assert_allclose(two.problem.model.expected_weights(two.q).sum(), 1.0)
@@ -182,5 +182,5 @@ def test_sticks(name):
         expected = of_sticks(1.4)
         betas = [[1.0 - mixing.discount, 1.4 + t * mixing.discount] for t in (1.0, 2.0)]
         np.testing.assert_allclose(mixing.prior.concentration, betas)
-    found = bqvi.fit(Mixture(mixing, poisson(2.0, 0.7)), x, steps=300, starts=4)
+    found = bqvi.fit(Mixture(mixing, poisson(2.0, 0.7)), x, steps=100, starts=3)
     assert expected - 5.0 < found.elbo < expected
