@@ -232,7 +232,7 @@ def fit(
 
     Warns
     -----
-    RuntimeWarning : if the search did not converge; if two to twenty values are all equal; if rows that
+    RuntimeWarning : if the search did not converge; if one to twenty values are all equal; if rows that
         repeat, targets and all, made the noise vanish.
 
     Raises
@@ -325,7 +325,7 @@ def _warnings(found: Hyperparameters) -> Iterator[str]:
             "kernel"
         )
     y = found.problem.y
-    if 1 < len(y) <= FIT.few_equal and isinstance(found.problem.observed, Values) and np.ptp(y) == 0:
+    if len(y) <= FIT.few_equal and isinstance(found.problem.observed, Values) and np.ptp(y) == 0:
         yield (
             f"y: all {len(y)} values are {y[0]:.6g}, as of a constant function, and of one that varies "
             "between them: the standard deviations are those of the former; give more values, or condition a "

@@ -313,13 +313,12 @@ def _entries(problem: EvidenceProblem, units: DataUnits) -> Iterator[_Entry]:
     noise = [Parameter("noise", 1.0, "noise", output_power=2)] if problem.noise is None else []
     for parameter in (*problem.kernel.parameters(), *noise):
         columns = list(parameter.columns or range(len(units.inputs)))
-        shape = np.shape(to_numpy(parameter.value))
+        shape, most = np.shape(to_numpy(parameter.value)), len(columns)
         size = int(np.prod(shape, dtype=int))
-        if shape and size not in (1, len(columns)):
-            raise ValueError(
-                f"{parameter.name} has {size} entries and x has {len(columns)} columns: give one "
-                "number, or one for each column"
-            )
+        if shape and size not in (1, most):
+            raise ValueError(f"{parameter.name} has {size} entries: give one, or {most} for as many columns")
+        if max(columns) >= len(units.inputs):
+            raise ValueError(f"the kernel reads column {max(columns)}, x has {len(units.inputs)}, from 0 on")
         for index, group in enumerate([[column] for column in columns] if size > 1 else [columns]):
             spread = float(np.exp(np.mean(np.log(units.inputs[group]))))
             unit = spread**parameter.input_power * units.output**parameter.output_power
