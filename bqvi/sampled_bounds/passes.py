@@ -374,7 +374,7 @@ def begun(
     if chains is not None:
         particles = particles.written(systems.with_retained, 0, _at(chains, 0))
     zeros = np.zeros(len(points))
-    return Pass(particles, np.zeros(points.shape[:2]), zeros, np.zeros((len(points), 0)))
+    return Pass(particles, np.zeros(points.shape[:2]), zeros, np.zeros((len(points), 0)), zeros)
 
 
 def stepped(
@@ -402,7 +402,7 @@ def stepped(
     sizes = effective_size(normalised(log_weights))
     ess = np.concatenate([current.effective_sample_sizes, sizes[:, None]], axis=1)
     if t == len(plan):
-        return Pass(current.particles, log_weights, current.log_estimates, ess), None
+        return Pass(current.particles, log_weights, current.log_estimates, ess, current.drift), None
     particles, log_estimates = current.particles, current.log_estimates
     kept = systems.kept(plan.particles)
     poor = (sizes < threshold * plan.particles) & (sizes > 0.0)
@@ -411,11 +411,13 @@ def stepped(
         particles = particles.taken(_parents(log_weights, poor, kept[:, 0], rng))
         log_weights = np.where(poor[:, None], 0.0, log_weights)
     movable = np.isfinite(particles.log_joint) & ~kept
-    particles, rates = transition(particles, *plan.at(t), target, rng, movable)
+    moved, rates = transition(particles, *plan.at(t), target, rng, movable)
+    rises = np.subtract(moved.log_ratio, particles.log_ratio, out=np.zeros(movable.shape), where=movable)
+    rises = (plan.temperatures[t + 1] - plan.temperatures[t]) * (normalised(log_weights) * rises).sum(axis=1)
     if chains is not None:
-        particles = particles.written(systems.with_retained, 0, _at(chains, t))
+        moved = moved.written(systems.with_retained, 0, _at(chains, t))
     rate = float(rates[movable].mean()) if movable.any() else 0.0
-    return Pass(particles, log_weights, log_estimates, ess), rate
+    return Pass(moved, log_weights, log_estimates, ess, current.drift + rises), rate
 
 
 def estimates(finished: Pass) -> np.ndarray:

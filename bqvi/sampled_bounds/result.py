@@ -181,7 +181,8 @@ def bounds_of(
     rows = np.arange(systems.problems * systems.each).reshape(systems.problems, -1)[:, : systems.free]
     draws, log_weights = _draws(forwards, rows, free, caller)
     shares = normalised(forwards.log_weights[rows.reshape(-1)]).reshape(len(rows), -1)
-    converged, verdict = _verdict(choices, free, _interval(free, conditional, _CONFIDENCE), shares)
+    drift = forwards.drift[rows]
+    converged, verdict = _verdict(choices, free, _interval(free, conditional, _CONFIDENCE), shares, drift)
     shaped: Callable[[Any], Any] = _first if systems.problems == 1 else lambda values: values
     return EvidenceBounds(
         lower=shaped(lower),
@@ -262,11 +263,12 @@ def _draws(
 
 
 def _verdict(
-    choices: Choices, logs: np.ndarray, interval: np.ndarray, shares: np.ndarray
+    choices: Choices, logs: np.ndarray, interval: np.ndarray, shares: np.ndarray, drift: np.ndarray
 ) -> tuple[bool, str]:
     """Whether the bounds have converged, and why, a sentence.
 
-    ``shares`` (M, R L) are the weights since the latest resampling, of sum 1 in each estimate.
+    ``shares`` (M, R L) are the weights since the latest resampling, of sum 1 in each estimate, and ``drift``
+    (M, R) the nats by which moves raised these.
     """
     with np.errstate(invalid="ignore"):
         spread = float(np.nan_to_num(logs.std(axis=1, ddof=1), nan=np.inf).max())
@@ -280,6 +282,12 @@ def _verdict(
             f"A log estimate has a standard deviation of {spread:.2g} nats: few particles carry it, and both "
             "bounds may lie low. Raise budget or particles, or give a proposal nearer to the posterior."
         )
+    rise, _, margin = _mean_and_margin(drift, 0.998)  # one false alarm in 1000 problems
+    if (rise > np.maximum(margin, 0.05)).any():  # nats that matter beside other errors
+        return False, (
+            f"The particles lag behind their temperatures (moves raised a log estimate by {rise.max():.2g} "
+            "nats): bounds may lie low. Raise budget, or give a proposal as wide as the posterior, or wider."
+        )
     shape = max(pareto_shape(row) for row in shares)
     if shape > PARETO.unusable:
         return False, (
@@ -288,12 +296,12 @@ def _verdict(
         )
     if choices.draws is None:
         return True, "A lower bound only: draws of the posterior (posterior=...) give an upper one."
-    if not choices.exact:
-        return True, (
-            "The upper bound is approximate: it starts from draws of an approximation of the posterior, and "
-            "holds as far as these are the posterior's."
-        )
-    return True, "The upper bound holds where the draws given are independent draws of the posterior."
+    return True, (
+        "The upper bound holds where the draws given are independent draws of the posterior."
+        if choices.exact
+        else "The upper bound is approximate: it starts from draws of an approximation of the posterior, and "
+        "holds as far as these are the posterior's."
+    )
 
 
 def _bracket(found: EvidenceBounds, ax: Axes, truth: Array = None) -> Axes:

@@ -529,3 +529,22 @@ def test_what_the_log_joint_must_not_do(model):
             "importance",
             posterior=np.full((2, 2), 10.0),
         )
+
+
+@pytest.mark.parametrize("sd", [0.1, 1e-3, 1e-6])
+def test_particles_of_a_narrow_proposal_lag_behind_their_temperatures(model, sd):
+    """Their weights are even and their estimates agree, 2 to 23 nats below ln Z."""
+    narrow = Gaussian(model.mean, sd**2 * np.eye(2))
+    found = bqvi.evidence_bounds(model, narrow, budget=10_000, seed=0)
+    assert not found.converged
+    assert "lag behind" in found.reasons[0]
+    assert found.lower < model.log_evidence
+
+
+def test_moves_raise_no_estimate_of_particles_in_equilibrium(model):
+    """E[l] before and after a move under the weights is the same: zero within the error of 60 replicates."""
+    found = bounds(model, particles=100, replicates=60, temperatures=6, seed=4)
+    drift = found.state.forwards.drift
+    assert np.abs(drift).min() > 0.0
+    assert abs(drift.mean()) < ALARM * drift.std(ddof=1) / np.sqrt(len(drift))
+    assert found.converged
