@@ -70,10 +70,8 @@ class Proposals:
             raise ValueError(
                 f"proposal has mixtures of components and dimensions {sorted(shapes)}; all must have as many"
             )
-        weights, means, factors = (
-            np.stack([getattr(q, part) for q in plain]) for part in ("weights", "means", "factors")
-        )
-        return cls(plain, MixtureDensity.of(weights, means, factors))
+        parts = (np.stack([getattr(q, part) for q in plain]) for part in ("weights", "means", "factors"))
+        return cls(plain, MixtureDensity.of(*parts))
 
     def __len__(self) -> int:
         return len(self.mixtures)
@@ -92,8 +90,7 @@ class Proposals:
     @property
     def factors(self) -> np.ndarray:
         """The lower Cholesky factors of the covariances of the mixtures, (M, D, D)."""
-        covariances = np.stack([q.covariance for q in self.mixtures])
-        return cholesky("the proposal's covariance", covariances)
+        return cholesky("the proposal's covariance", np.stack([q.covariance for q in self.mixtures]))
 
     def sample(self, systems: int, particles: int, rng: np.random.Generator) -> np.ndarray:
         """Independent draws (M systems, L, D), with ``systems`` for each problem, L being ``particles``."""
@@ -159,8 +156,7 @@ class Particles:
 
     def taken(self, parents: np.ndarray) -> Particles:
         """The particles with indices ``parents`` (G, L) in each system."""
-        rows = np.arange(len(parents))[:, None]
-        return self.each(lambda part: part[rows, parents])
+        return self.each(lambda part: part[np.arange(len(parents))[:, None], parents])
 
     def each(self, change: Callable[..., np.ndarray], *others: Particles) -> Particles:
         """The particles with ``change`` applied to each array, and to that of ``others``."""
@@ -231,7 +227,7 @@ class AnnealedTarget:
     def at(
         self,
         points: np.ndarray,
-        wanted: np.ndarray | None = None,
+        wanted: np.ndarray | bool = True,
         first: bool = False,
         of_posterior: bool = False,
     ) -> Particles:
@@ -252,9 +248,7 @@ class AnnealedTarget:
             The log joint is noisy, and its gradient is used.
         """
         log_proposal, proposal_slopes = self.proposals.log_density(points, self.gradient)
-        evaluated = (np.abs(points) < _FAR).all(axis=-1)
-        if wanted is not None:
-            evaluated &= wanted
+        evaluated = (np.abs(points) < _FAR).all(axis=-1) & wanted
         log_joint = np.full(evaluated.shape, -np.inf)
         slopes = np.full(points.shape, np.nan) if self.gradient else None
         made = self._evaluated(with_numbers(points, evaluated, len(self.proposals)), first)

@@ -148,8 +148,7 @@ class Allotment:
 
     def _temperatures(self, distance: float, resampled: bool) -> int:
         """The number of temperatures by the rule in the module's docstring."""
-        least, each = (16.0, 4.0)
-        t = np.arange(1.0, least + each * distance * (1.0 if resampled else 1.0 + distance))
+        t = np.arange(1.0, 16.0 + 4.0 * distance * (1.0 if resampled else 1.0 + distance))
         with np.errstate(over="ignore"):
             variance = t * np.expm1((distance / t) ** 2) if resampled else np.expm1(distance**2 / t)
         paid = variance * (1.0 + (t - 1.0) * self.each)
@@ -170,11 +169,8 @@ def piloted(
     """
     before, proposals = float(pilot.temperatures[-1]), target.proposals
     particles, ratios = pilot.particles, _finite_somewhere(pilot.particles.log_ratio)
-    if pilot.units:
-        units = pilot.units[-1]
-    else:
-        steps = np.full(len(proposals), transition.first_step(proposals.dimension))
-        units = MoveUnits(proposals.factors, steps)
+    steps = np.full(len(proposals), transition.first_step(proposals.dimension))
+    units = (MoveUnits(proposals.factors, steps), *pilot.units)[-1]
     temperature, ess = next_temperature(ratios, before, 0.0 if rng is None else SETTINGS.pilot_ess)
     if rng is not None:
         weights = normalised((temperature - before) * ratios)

@@ -234,12 +234,10 @@ def _mean_and_margin(logs: np.ndarray, confidence: float) -> tuple[np.ndarray, n
 
 def _about_failures(state: BoundsState) -> tuple[str, ...]:
     """A sentence on evaluations that failed; () where none did."""
-    if not state.failures.n_failed:
-        return ()
-    return (
+    return () if not state.failures.n_failed else (
         f"{state.failures.n_failed} of {state.n_evaluations} evaluations failed, where the density counts as "
         "zero: the bounds are those of the evidence of the rest.",
-    )
+    )  # fmt: skip
 
 
 def _pooled(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -256,8 +254,7 @@ def _draws(
     points = forwards.particles.points[rows.reshape(-1)]
     weights = normalised(forwards.log_weights[rows.reshape(-1)]).reshape(*rows.shape, -1)
     weights = weights * normalised(logs)[..., None]
-    flat = points.reshape(-1, points.shape[-1])
-    theta = caller.to_user(flat)
+    theta = caller.to_user(points.reshape(-1, points.shape[-1]))
     with np.errstate(divide="ignore"):
         return theta.reshape(len(rows), -1, theta.shape[-1]), np.log(weights.reshape(len(rows), -1))
 
