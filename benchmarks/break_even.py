@@ -14,7 +14,7 @@ seconds, and c is additional time.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -49,8 +49,8 @@ class Cost:
     seconds: float
 
 
-Run = Callable[[int, int], Cost]
-"""A function of a budget and a seed that returns the cost of that run."""
+Run = Callable[..., Cost]
+"""A function of a budget and a seed, after the problem in the table, that returns the cost of that run."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class MethodPair:
     problem: str
     level: float
     unit: str
-    methods: tuple[BudgetedMethod, BudgetedMethod]
+    methods: Sequence[BudgetedMethod]
 
 
 def break_even(first: Cost, second: Cost) -> str:
@@ -109,7 +109,7 @@ def _fitted(posed: references.GaussianTask, model: Any, function: Watched, seed:
     return Cost(posed.gap(found.q), function.points, meter.seconds - function.seconds)
 
 
-def _bq(name: str, gradient: bool, budget: int, seed: int) -> Cost:
+def _bq(gradient: bool, name: str, budget: int, seed: int) -> Cost:
     posed = references.problem(name)
     function = Watched(posed.target.log_density if gradient else _of_arrays(posed.target.log_density))
     dimension = posed.target.dimension
@@ -135,7 +135,7 @@ def _natural(name: str, budget: int, seed: int) -> Cost:
     )  # fmt: skip
 
 
-def _score(name: str, size: float, budget: int, seed: int) -> Cost:
+def _score(size: float, name: str, budget: int, seed: int) -> Cost:
     posed = references.problem(name)
     function = Watched(posed.target.log_density)
     steps = budget // 10
@@ -143,22 +143,6 @@ def _score(name: str, size: float, budget: int, seed: int) -> Cost:
         posed, LogJoint(function, posed.target.dimension), function, seed, method=Score(10),
         schedule=bqvi.Adam(size, decay=4.0 / steps), steps=steps, record=bqvi.Record([steps], elbo_samples=2),
     )  # fmt: skip
-
-
-def _log_joints() -> Iterator[MethodPair]:
-    for name, label in (("logistic", "logistic regression, D = 5"), ("banana", "banana, D = 2")):
-        bq = BudgetedMethod('`"bq"`', partial(_bq, name, True), (20, 40, 60, 80, 100, 150))
-        natural = BudgetedMethod("natural gradient", partial(_natural, name), (50, 100, 200, 500))
-        yield MethodPair(label, 0.1, "nats below the best Gaussian", (bq, natural))
-
-
-def _values() -> Iterator[MethodPair]:
-    for name, label in (("logistic", "logistic regression, D = 5"), ("banana", "banana, D = 2")):
-        bq = BudgetedMethod('`"bq"`, values', partial(_bq, name, False), (20, 40, 60, 80, 100, 150, 200))
-        score = BudgetedMethod(
-            '`"score"`, Adam(0.1)', partial(_score, name, 0.1), (1000, 4000, 16_000, 64_000)
-        )
-        yield MethodPair(label, 0.1, "nats below the best Gaussian", (bq, score))
 
 
 def _components(name: str, budget: int, seed: int) -> Cost:
@@ -184,13 +168,6 @@ def _drawn(name: str, budget: int, seed: int) -> Cost:
     return Cost(mixture_q.best(name) - posed.elbo(found.q), function.points, meter.seconds - function.seconds)
 
 
-def _mixtures() -> Iterator[MethodPair]:
-    for name, label in (("two modes", "two modes, D = 2"), ("three modes", "three modes, D = 4")):
-        ours = BudgetedMethod("`bqvi.vbmc` with gradients", partial(_components, name), (20, 40, 80, 160))
-        drawn = BudgetedMethod("sticking-the-landing", partial(_drawn, name), (300, 1000, 3000))
-        yield MethodPair(label, 0.1, "nats from ln Z", (ours, drawn))
-
-
 # --- evidences and integrals -------------------------------------------------------------------------------
 
 
@@ -205,7 +182,7 @@ def _known(name: str) -> known_posteriors.Problem:
     return made[name]()
 
 
-def _vbmc(name: str, gradients: bool, budget: int, seed: int) -> Cost:
+def _vbmc(gradients: bool, name: str, budget: int, seed: int) -> Cost:
     known = _known(name)
     function, slope = Watched(known.log_joint), Watched(known.gradient)
     with Meter() as meter:
@@ -230,44 +207,13 @@ def _annealed(name: str, budget: int, seed: int) -> Cost:
     )
 
 
-_ANNEALED = (1000, 4000, 16_000, 64_000, 256_000)
-
-
-def _evidences() -> Iterator[MethodPair]:
-    for name, label in (
-        ("logistic", "logistic regression, D = 5"),
-        ("rosenbrock", "Rosenbrock, D = 2"),
-        ("funnel", "funnel, D = 2"),
-    ):
-        ours = BudgetedMethod("`bqvi.vbmc`", partial(_vbmc, name, False), (40, 60, 80, 120, 200))
-        drawn = BudgetedMethod("`bqvi.evidence_bounds`", partial(_annealed, name), _ANNEALED)
-        yield MethodPair(label, 0.1, "nats from ln Z", (ours, drawn))
-
-
-def _gradients() -> Iterator[MethodPair]:
-    ours = BudgetedMethod(
-        "`bqvi.vbmc` with gradients", partial(_vbmc, "logistic", True), (15, 20, 30, 40, 60)
-    )
-    values = BudgetedMethod("`bqvi.vbmc`, values", partial(_vbmc, "logistic", False), (40, 60, 80, 120))
-    yield MethodPair("logistic regression, D = 5", 0.1, "nats from ln Z", (ours, values))
-
-
-def _integral(name: str, method: str, budget: int, seed: int) -> Cost:
+def _integral(method: str, name: str, budget: int, seed: int) -> Cost:
     known = {integrand.name: integrand for integrand in integrands()}[name]
     function = Watched(known.function)
     with Meter() as meter:
         found = bqvi.integrate(function, known.measure, method=method, budget=budget, seed=seed)
     error = abs(float(found.mean) / known.truth - 1.0)
     return Cost(error, function.points, meter.seconds - function.seconds)
-
-
-def _integrals() -> Iterator[MethodPair]:
-    for name, level in (("probit 5", 1e-3), ("logistic ELBO 5", 1e-2), ("bump 10", 1e-2)):
-        ours = BudgetedMethod("`bqvi.integrate`", partial(_integral, name, "bq"), (20, 40, 60, 100, 200))
-        sobol = BudgetedMethod(
-            '`method="qmc"`', partial(_integral, name, "qmc"), [2**k for k in range(6, 18, 2)]
-        )
-        yield MethodPair(name, level, "relative error", (ours, sobol))
 
 
 # --- data --------------------------------------------------------------------------------------------------
@@ -284,7 +230,7 @@ def _clusters(n: int, seed: int) -> tuple[np.ndarray, GaussianMixture, Any, floa
     return x, model, start, bqvi.fit(model, x, "cavi", start_from=start, steps=300, tolerance=1e-9).elbo
 
 
-def _conjugate(n: int, method: str, batch: int | str | None, budget: int, seed: int) -> Cost:
+def _conjugate(method: str, batch: int | str | None, n: int, budget: int, seed: int) -> Cost:
     x, model, start, best = _clusters(n, seed)
     with Meter() as meter:
         found = bqvi.fit(
@@ -294,35 +240,76 @@ def _conjugate(n: int, method: str, batch: int | str | None, budget: int, seed: 
     return Cost((best - found.elbo) / n, found.n_evaluations, meter.seconds)
 
 
-def _data() -> Iterator[MethodPair]:
-    for n in (1000, 10_000, 100_000):
-        exact = BudgetedMethod('`"cavi"`', partial(_conjugate, n, "cavi", None), (3, 5, 10, 20, 40, 80))
-        drawn = BudgetedMethod(
-            '`"sngd"`, S = 100', partial(_conjugate, n, "sngd", 100), (50, 100, 200, 400, 800, 3200)
+# --- the table ---------------------------------------------------------------------------------------------
+
+
+def _beside(problems: dict[Any, str], level: float, unit: str, *methods: BudgetedMethod) -> list[MethodPair]:
+    """The pairs of a row; a method's run is given the problem, of which ``problems`` has the label."""
+    return [
+        MethodPair(
+            label, level, unit,
+            tuple(BudgetedMethod(m.name, partial(m.run, name), m.budgets) for m in methods),
         )
-        kept = BudgetedMethod(
-            '`"memoised"`, N / 10', partial(_conjugate, n, "memoised", n // 10), (20, 40, 80, 160, 400)
+        for name, label in problems.items()
+    ]  # fmt: skip
+
+
+_TARGETS: dict[Any, str] = {"logistic": "logistic regression, D = 5", "banana": "banana, D = 2"}
+_KNOWN: dict[Any, str] = {
+    "logistic": "logistic regression, D = 5", "rosenbrock": "Rosenbrock, D = 2", "funnel": "funnel, D = 2",
+}  # fmt: skip
+_SIZES: dict[Any, str] = {n: f"eight clusters, N = {n:,}" for n in (1000, 10_000, 100_000)}
+_GAUSSIAN, _EVIDENCE, _RELATIVE = "nats below the best Gaussian", "nats from ln Z", "relative error"
+_A_DATUM = "nats a datum below coordinate ascent"
+_CAVI = BudgetedMethod('`"cavi"`', partial(_conjugate, "cavi", None), (3, 5, 10, 20, 40, 80))
+_STEPS = (50, 100, 200, 400, 800, 1600, 3200)
+_BY_BQ = BudgetedMethod("`bqvi.integrate`", partial(_integral, "bq"), (20, 40, 60, 100, 200))
+_BY_SOBOL = BudgetedMethod('`method="qmc"`', partial(_integral, "qmc"), [2**k for k in range(6, 18, 2)])
+
+ROWS: dict[str, list[MethodPair]] = {
+    "log_joints": _beside(
+        _TARGETS, 0.1, _GAUSSIAN,
+        BudgetedMethod('`"bq"`', partial(_bq, True), (20, 40, 60, 80, 100, 150)),
+        BudgetedMethod("natural gradient", _natural, (50, 100, 200, 500)),
+    ),
+    "values": _beside(
+        _TARGETS, 0.1, _GAUSSIAN,
+        BudgetedMethod('`"bq"`, values', partial(_bq, False), (20, 40, 60, 80, 100, 150, 200)),
+        BudgetedMethod('`"score"`, Adam(0.1)', partial(_score, 0.1), (1000, 4000, 16_000, 64_000)),
+    ),
+    "mixtures": _beside(
+        {"two modes": "two modes, D = 2", "three modes": "three modes, D = 4"}, 0.1, _EVIDENCE,
+        BudgetedMethod("`bqvi.vbmc` with gradients", _components, (20, 40, 80, 160)),
+        BudgetedMethod("sticking-the-landing", _drawn, (300, 1000, 3000)),
+    ),
+    "evidences": _beside(
+        _KNOWN, 0.1, _EVIDENCE,
+        BudgetedMethod("`bqvi.vbmc`", partial(_vbmc, False), (40, 60, 80, 120, 200)),
+        BudgetedMethod("`bqvi.evidence_bounds`", _annealed, (1000, 4000, 16_000, 64_000, 256_000)),
+    ),
+    "gradients": _beside(
+        {"logistic": _KNOWN["logistic"]}, 0.1, _EVIDENCE,
+        BudgetedMethod("`bqvi.vbmc` with gradients", partial(_vbmc, True), (15, 20, 30, 40, 60)),
+        BudgetedMethod("`bqvi.vbmc`, values", partial(_vbmc, False), (40, 60, 80, 120)),
+    ),
+    "integrals": [
+        *_beside({"probit 5": "probit 5"}, 1e-3, _RELATIVE, _BY_BQ, _BY_SOBOL),
+        *_beside({name: name for name in ("logistic ELBO 5", "bump 10")}, 1e-2, _RELATIVE, _BY_BQ, _BY_SOBOL),
+    ],
+    "data": [
+        pair
+        for n, label in _SIZES.items()
+        for name, run, budgets in (
+            ('`"sngd"`, S = 100', partial(_conjugate, "sngd", 100), (50, 100, 200, 400, 800, 3200)),
+            ('`"memoised"`, N / 10', partial(_conjugate, "memoised", n // 10), (20, 40, 80, 160, 400)),
         )
-        for other in (drawn, kept):
-            yield MethodPair(
-                f"eight clusters, N = {n:,}", 1e-2, "nats a datum below coordinate ascent", (other, exact)
-            )
-
-
-def _batches() -> Iterator[MethodPair]:
-    steps = (50, 100, 200, 400, 800, 1600, 3200)
-    balanced = BudgetedMethod(
-        '`minibatch="balanced"`, S = 100', partial(_conjugate, 10_000, "sngd", "balanced"), steps
-    )
-    random = BudgetedMethod("random reshuffling, S = 100", partial(_conjugate, 10_000, "sngd", None), steps)
-    yield MethodPair(
-        "eight clusters, N = 10,000", 1e-2, "nats a datum below coordinate ascent", (balanced, random)
-    )
-
-
-ROWS: dict[str, Callable[[], Iterator[MethodPair]]] = {
-    "log_joints": _log_joints, "values": _values, "mixtures": _mixtures, "evidences": _evidences,
-    "gradients": _gradients, "integrals": _integrals, "data": _data, "batches": _batches,
+        for pair in _beside({n: label}, 1e-2, _A_DATUM, BudgetedMethod(name, run, budgets), _CAVI)
+    ],
+    "batches": _beside(
+        {10_000: _SIZES[10_000]}, 1e-2, _A_DATUM,
+        BudgetedMethod('`minibatch="balanced"`, S = 100', partial(_conjugate, "sngd", "balanced"), _STEPS),
+        BudgetedMethod("random reshuffling, S = 100", partial(_conjugate, "sngd", None), _STEPS),
+    ),
 }  # fmt: skip
 
 
@@ -352,7 +339,7 @@ def main(names: Sequence[str]) -> int:
     print(f"{heading(['break_even', *names])} Medians over {SEEDS} seeds.\n")
     print("| problem | level | first: evaluations, own seconds | second | faster |\n|---|---|---|---|---|")
     for name in names or ROWS:
-        for comparison in ROWS[name]():
+        for comparison in ROWS[name]:
             print(line(comparison), flush=True)
     return 0
 
