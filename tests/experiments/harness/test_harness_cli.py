@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import toy_experiment
 from typer.testing import CliRunner
 
 import bqvi as bqvi_package
-import experiments
 from experiments import catalogue
 from experiments.harness import registry, runner
 from experiments.harness.cli import app
@@ -318,11 +316,12 @@ def test_the_version_needs_no_extra():
     assert done.stdout.strip() == f"bqvi {bqvi_package.__version__}", done.stderr
 
 
-def test_the_example_in_the_package_docstring_runs(folder, tmp_path, monkeypatch):
-    block = experiments.__doc__.partition("`harness.registry` describes:\n")[2]
-    (tmp_path / "docstring_example.py").write_text(textwrap.dedent(block))
+def test_the_example_of_the_how_to_page_runs(folder, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "how-to" / "own-experiment.md").read_text(encoding="utf-8")
+    block = page.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "means_of_the_page.py").write_text(block)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "EXPERIMENTS", {"means": "docstring_example"})
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"means": "means_of_the_page"})
     assert bqvi("run", "means", "--jobs", 1, "--results", folder).exit_code == 0
     assert bqvi("report", "--results", folder).exit_code == 0
     rows = pd.read_parquet(folder / "means.parquet")
