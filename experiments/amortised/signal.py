@@ -10,8 +10,8 @@ infinite ratio, and, to first order in d,
 
     ratio = L / (d^2 (2 (L - 1))^1/2)   at L >= 2,
 
-which rises with L; in the logarithm of the standard deviation the ratio at L = 1 is 2^-1/2
-(`tests/gradients/test_signal_to_noise.py`). From L = 1 to 2 it thus falls or rises by where q stands.
+by the moments of the variance of L normal numbers, which rises with L; in the logarithm of the standard
+deviation the ratio at L = 1 is 2^-1/2. From L = 1 to 2 it thus falls or rises by where q stands.
 
 What a ratio is at fixed networks depends on the bound that trained them, as the signal of a bound vanishes at
 its optimum and that of another bound does not: the more draws trained the networks, the larger is the ratio
