@@ -17,10 +17,11 @@ from bqvi.arrays import Values
 from bqvi.families import Dirichlet
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import Components, Start, sample, starting_centres
-from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, as_table, is_sparse, log_factorials
+from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, as_table, is_sparse
+from bqvi.models.document_step import log_multinomial_coefficients
 from bqvi.models.mixing import DirichletWeights
 from bqvi.models.mixture import AffineLogJoint
-from gp.arrays import Array, is_torch, to_numpy
+from gp.arrays import Array, is_torch
 from gp.checks import positive_vector, require_columns, require_finite, require_integer
 
 _TINY = 1e-300
@@ -82,12 +83,8 @@ class Multinomial(Components):
         return (sums,)
 
     def log_base_measure(self, data: Data) -> np.ndarray:
-        if not is_sparse(data):
-            counts = to_numpy(data)
-            return log_factorials(counts.sum(1, dtype=float)) - log_factorials(counts).sum(1)
-        logs = data.astype(float)
-        logs.data = log_factorials(logs.data)
-        return np.asarray(log_factorials(data.sum(1, dtype=float)) - logs.sum(1))
+        counts = data if is_sparse(data) else scipy.sparse.csr_array(as_table(data))
+        return log_multinomial_coefficients(counts)
 
     def representation(self, data: Data) -> np.ndarray:
         return np.asarray(np.sqrt(as_table(data)))
