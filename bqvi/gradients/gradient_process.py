@@ -260,10 +260,6 @@ class SeparableKernel:
         squares = np.einsum("nd,nd->n", places.points, places.points)
         return 1.0 + self.constant_variance + self.linear * squares + bending
 
-    def between(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """``covariance`` between (m, D) and (n, D) points, (m, n)."""
-        return self.covariance(self.at(left), self.at(right))
-
 
 @dataclass(frozen=True, eq=False)
 class SeparableFunctionals:

@@ -117,10 +117,6 @@ class FunctionKernel(TrendedKernel):
         kernel += inner * (self.linear + 0.5 * self.quadratic * inner)
         return kernel
 
-    def between(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """`covariance` between points ``left`` (m, D) and ``right`` (n, D)."""
-        return self.covariance(self.at(left), self.at(right))
-
     def posterior_mean(self, given: Conditioned) -> KernelSum:
         """The posterior mean of phi ``given`` data, up to a constant where only derivatives are observed."""
         alpha = given.weights[:, 0] if self.shown.values else None

@@ -198,8 +198,8 @@ def _type(of: object) -> Any:
     return type(of)
 
 
-class Declared:
-    """The parameters of a dataclass are those of its fields that are made by `parameter`."""
+class Algebra:
+    """``k1 + k2`` and ``k1 * k2``; and parameters, the fields of a dataclass that `parameter` makes."""
 
     def __post_init__(self) -> None:
         for each in _declared(_type(self)):
@@ -221,10 +221,6 @@ class Declared:
         named = {p.name: value for p, value in zip(_declared(_type(self)), values, strict=True)}
         changed: Self = replace(self, **named)  # type: ignore[type-var]
         return changed
-
-
-class Algebra(Declared):
-    """``k1 + k2`` and ``k1 * k2`` for every kernel that inherits it; nothing else."""
 
     def __add__(self, other: Kernel) -> Sum:
         from gp.kernels.composite import Sum

@@ -244,24 +244,6 @@ def test_gradients_flow(model, name):
     torch.testing.assert_close(gradient, numeric, rtol=0, atol=1e-6 * max(1.0, scale))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_optimize_acqf_finds_the_best(model, name):
-    acquisition, q = acquisitions(model)[name]
-    torch.manual_seed(0)
-    candidates, value = optimize_acqf(
-        acquisition, BOUNDS, q=q, num_restarts=4, raw_samples=128, options={"seed": 0}
-    )
-    assert candidates.shape == (q, 2)
-    assert ((candidates >= BOUNDS[0]) & (candidates <= BOUNDS[1])).all()
-    with torch.no_grad():
-        if q == 1:
-            side = torch.linspace(-1, 1, 41).double()
-            others = torch.cartesian_prod(side, side)[:, None, :]
-        else:
-            others = points(300, q, seed=9)
-        assert value >= acquisition(others).max() - 1e-6
-
-
 def test_a_loop_of_optimisation_finds_the_maximum():
     """Ten points that expected improvement chooses find the higher of two bumps."""
 

@@ -146,13 +146,6 @@ def test_kernels_without_a_lengthscale_are_compared_with_one_for_each_column(dat
         gp.compare({"a": posterior})
 
 
-def test_single_precision_stays_single(data):
-    x, y = (part.astype(np.float32) for part in data)
-    for each in (gp.fit(x, y, n_starts=1), gp.GaussianProcess(RBF(), noise=0.1).condition(x, y)):
-        mean, sd = each.predict(AT.astype(np.float32), return_std=True)
-        assert (mean.dtype, sd.dtype) == (np.float32, np.float32)
-
-
 def test_too_many_rows_for_the_memory_are_named(monkeypatch):
     monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2_000_000}.get)
     require_memory(18_000)

@@ -18,7 +18,6 @@ from botorch.models.transforms.input import (
 )
 from botorch.models.transforms.outcome import Log, Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from scipy.stats import qmc
 
 import gp
 
@@ -220,23 +219,6 @@ def test_the_integral_of_a_fitted_model(fitted_model, name):
     torch.testing.assert_close(integral.mean, weights @ theirs.mean[:, 0], rtol=0, atol=1e-8)
     average = weights @ theirs.distribution.covariance_matrix @ weights
     torch.testing.assert_close(integral.variance, average, rtol=0, atol=1e-8)
-
-
-@pytest.mark.parametrize("measure", INTEGRALS)
-@pytest.mark.parametrize("name", ["default", "matern, known noise"])
-def test_the_integral_of_a_model_by_quasi_monte_carlo(name, measure):
-    measure, model = INTEGRALS[measure][0], varied(MODELS[name]())
-    integral = gp.from_botorch(model).integral(measure)
-    averages = []
-    for seed in range(8):
-        u = qmc.Sobol(2, seed=seed).random(1024)
-        with torch.no_grad():
-            nodes = torch.from_numpy(measure.from_unit_cube(u))
-            averages.append(float(model.posterior(nodes).mean.mean()))
-    error = np.std(averages, ddof=1) / np.sqrt(8)
-    # a t variable with 7 degrees of freedom is beyond 7 with probability 2e-4
-    assert abs(np.mean(averages) - float(integral.mean)) < 7 * error
-    assert error < 1e-2
 
 
 # GPyTorch

@@ -101,6 +101,8 @@ def test_float32_stays_float32(make, data):
         posterior.gradient(at).covariance,
         posterior.extend(at, y[:7]).mean(at),
         posterior.log_marginal_likelihood,
+        *posterior.predict(at, return_std=True),
+        *gp.fit(x, y, n_starts=1).predict(at, return_std=True),
     ):
         assert result.dtype == make
 

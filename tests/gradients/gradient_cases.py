@@ -17,6 +17,11 @@ BATCH = Batch(None, 0)
 SHOWN = {"values": Shown(True, False), "derivatives": Shown(False, True), "both": Shown(True, True)}
 
 
+def between(kernel, left, right):
+    """The covariances over s^2 between points (m, D) and (n, D)."""
+    return kernel.covariance(kernel.at(left), kernel.at(right))
+
+
 def of_function(shown, shape, points, targets):
     """A process on one function with hyperparameters (l, b1, b2)."""
     return FunctionSurrogate.of_targets(FunctionKernel(*shape, shown), points, targets)
@@ -39,7 +44,7 @@ def gram(process):
     """K / s^2 with the noise, from the kernel."""
     given = process.given
     noise = np.repeat(given.noise(given.points, given.targets), given.numbers)
-    return given.kernel.between(given.points, given.points) + np.diag(noise)
+    return between(given.kernel, given.points, given.points) + np.diag(noise)
 
 
 def gauss_hermite(dimension, n):

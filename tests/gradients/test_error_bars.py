@@ -10,6 +10,7 @@ from gradient_cases import (
     SHOWN,
     TARGETS,
     banana,
+    between,
     drawn_process,
     exact,
     gauss_hermite,
@@ -77,11 +78,11 @@ def test_the_covariance_of_separable_moments_is_that_of_a_product_rule(q):
     noise, weights = gauss_hermite(2, 40)
     basis = np.column_stack([np.ones(len(noise)), noise]) * weights[:, None]
     places = q.points(noise)
-    prior = basis.T @ KERNEL.between(places, places) @ basis
-    between = basis.T @ KERNEL.between(places, points)
+    prior = basis.T @ between(KERNEL, places, places) @ basis
+    across = basis.T @ between(KERNEL, places, points)
     noise_there = ObservationNoise.of(points, targets, KERNEL.directions)(points, targets)
-    whole = KERNEL.between(points, points) + np.diag(noise_there)
-    one = process.given.scale * (prior - between @ np.linalg.solve(whole, between.T))
+    whole = between(KERNEL, points, points) + np.diag(noise_there)
+    one = process.given.scale * (prior - across @ np.linalg.solve(whole, across.T))
     outputs = np.kron(np.eye(2), one)  # indices (output, functional)
     carry = []
     for unit in np.eye(6):

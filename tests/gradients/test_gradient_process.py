@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import torch
-from gradient_cases import SHOWN, drawn_process, gauss_hermite, gram
+from gradient_cases import SHOWN, between, drawn_process, gauss_hermite, gram
 from gradient_cases import without as without_some
 from numpy.testing import assert_allclose
 
@@ -44,7 +44,7 @@ def moved(process):
 
 
 def predicted(process, points):
-    return KERNEL.between(points, process.given.points) @ process.given.weights
+    return between(KERNEL, points, process.given.points) @ process.given.weights
 
 
 MOVED = WhitenedFrame(np.array([0.3, -0.2]), np.array([[1.1, 0.0], [-0.2, 0.8]]), False)
@@ -78,18 +78,18 @@ def test_separable_functionals_and_their_prior_covariance_are_integrals_of_the_k
     noise, weights = gauss_hermite(2, 60)
     basis = np.column_stack([np.ones(len(noise)), noise]) * weights[:, None]
     places = q.points(noise)
-    between = KERNEL.between(process.given.points, places)
+    across = between(KERNEL, process.given.points, places)
     functionals = SeparableFunctionals(KERNEL, q)
     assert_allclose(
-        functionals.covariances(KERNEL.at(process.given.points)), between @ basis, rtol=1e-10, atol=1e-12
+        functionals.covariances(KERNEL.at(process.given.points)), across @ basis, rtol=1e-10, atol=1e-12
     )
-    prior = basis.T @ KERNEL.between(places, places) @ basis
+    prior = basis.T @ between(KERNEL, places, places) @ basis
     assert_allclose(functionals.prior, prior, rtol=1e-10, atol=1e-12)
     explained = process.under(q).functional_covariance() / process.given.scale
-    weighted = between @ basis
+    weighted = across @ basis
     points, targets = process.given.points, process.given.targets
     noise_there = ObservationNoise.of(points, targets, KERNEL.directions)(points, targets)
-    whole = KERNEL.between(points, points) + np.diag(noise_there)
+    whole = between(KERNEL, points, points) + np.diag(noise_there)
     expected = prior - weighted.T @ np.linalg.solve(whole, weighted)
     assert_allclose(explained, expected, rtol=1e-7, atol=1e-9)  # jitter 1e-6: conditioned to 1e6
 
@@ -342,7 +342,7 @@ def test_the_kernel_of_observations_has_the_derivatives_of_the_functions(shown):
         return whole[NUMBERS[shown], NUMBERS[shown]].numpy()
 
     expected = np.block([[block(x, y) for y in points] for x in points])
-    found = OF_FUNCTION[shown].given.kernel.between(points.numpy(), points.numpy())
+    found = between(OF_FUNCTION[shown].given.kernel, points.numpy(), points.numpy())
     assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 
@@ -424,5 +424,5 @@ def test_the_quadratic_term_is_the_covariance_of_squared_projections():
     b = np.random.default_rng(3).standard_normal((4, 2))
     squares = np.square(b @ a.T)
     without, kernel = SeparableKernel(1.0, 0.0, 0.0), SeparableKernel(1.0, 0.0, 0.0, 0.8)
-    assert_allclose(kernel.between(b, b) - without.between(b, b), 0.2 * (squares * w) @ squares.T)
-    assert_allclose(kernel.variances(kernel.at(b)), np.diag(kernel.between(b, b)))
+    assert_allclose(between(kernel, b, b) - between(without, b, b), 0.2 * (squares * w) @ squares.T)
+    assert_allclose(kernel.variances(kernel.at(b)), np.diag(between(kernel, b, b)))

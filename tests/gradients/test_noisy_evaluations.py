@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from gradient_cases import between
 from numpy.testing import assert_allclose
 
 import bqvi
@@ -20,7 +21,7 @@ FRAME = WhitenedFrame(np.zeros(2), np.array([[0.5, 0.0], [0.3, 1.2]]), False)
 
 def dense(kernel, targets, variances, basis=None):
     """K^-1 (Y - b c) of s^2 K_0 + V, by one solve, times s^2."""
-    gram = SCALE * kernel.between(U, U) + np.diag(variances)
+    gram = SCALE * between(kernel, U, U) + np.diag(variances)
     if basis is not None:
         solved = np.linalg.solve(gram, np.column_stack([targets, basis]))
         level = (basis @ solved[:, 0]) / (basis @ solved[:, 1])
