@@ -28,7 +28,6 @@ import pandas as pd
 import bqvi
 from bqvi.variational_bmc.state import State
 from experiments.harness import drawing, statements
-from experiments.harness.evidence import stays_below
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -39,7 +38,7 @@ from experiments.harness.experiment import (
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import Column, summary
 from experiments.problems.known_posteriors import Problem
-from experiments.vbmc.runs import ERROR, draw_errors, problem_named, sized
+from experiments.vbmc.runs import ERROR, draw_errors, ends, problem_named, sized
 
 __all__ = ["experiment"]
 
@@ -102,14 +101,7 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     return sized(made.assign(scale=scale))
 
 
-def _evaluations(results: pd.DataFrame) -> pd.DataFrame:
-    """The end of each run, with the evaluations until its error stays below `ERROR`, or infinity."""
-    ends = []
-    for _, one in results.groupby(["problem", "cheap", "seed"], sort=False):
-        first = stays_below(one["error"].abs().to_numpy(), ERROR)
-        reached = np.inf if first is None else float(one["n"].iloc[first])
-        ends.append(one.tail(1).assign(reached=reached))
-    return pd.concat(ends)
+_ENDS = partial(ends, by=("problem", "cheap"), costs={"reached": "n"})
 
 
 def _draw(results: pd.DataFrame) -> list[Drawing]:
@@ -142,13 +134,13 @@ def _tables(results: pd.DataFrame) -> list[Table]:
         "does not), medians over seeds; the posterior mean of the cheap model's scale at the end."
     )
     by = {"problem": "problem", "cheap": "cheap model"}
-    return [Table("evaluations", summary(_evaluations(results), by, columns), caption)]
+    return [Table("evaluations", summary(_ENDS(results), by, columns), caption)]
 
 
 _CLAIMS = tuple(
     Statement("bqvi", f"A cheap model that is {quality} {what}.",
               f"fewer than {most:g} times the evaluations without it, on four fifths of the seeds",
-              "reached", {quality: [_ALONE]}, factor=most, shown="evaluations", rows=_evaluations)
+              "reached", {quality: [_ALONE]}, factor=most, shown="evaluations", rows=_ENDS)
     for quality, most, what in (
         (_CLOSE, 0.7, "saves evaluations"), (_ROUGH, 1.05, "costs none"), (_MISLEADING, 1.5, "costs few"),
     )

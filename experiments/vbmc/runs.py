@@ -30,6 +30,7 @@ from matplotlib.axes import Axes
 import bqvi
 from bqvi.variational_bmc.diagnostics import gskl, mmtv
 from experiments.harness import drawing
+from experiments.harness.evidence import stays_below
 from experiments.harness.summaries import Column, of_all
 from experiments.problems.known_posteriors import (
     Problem,
@@ -42,7 +43,7 @@ from experiments.problems.known_posteriors import (
 
 __all__ = [
     "DRAWS", "ERROR", "GRADIENTS", "NOISY", "PEER", "PROBLEMS", "SIZE", "VALUES", "WITHIN", "covered",
-    "distances", "draw_errors", "ours", "peer_installed", "problem_named", "pyvbmc", "sized",
+    "distances", "draw_errors", "ends", "ours", "peer_installed", "problem_named", "pyvbmc", "sized",
 ]  # fmt: skip
 
 DRAWS = 20_000
@@ -135,7 +136,7 @@ def _row(problem: Problem, found: Any, seconds: float) -> dict[str, Any]:
     }
 
 
-def pyvbmc(problem: Problem, seed: int, noise_sd: float | None = None) -> pd.DataFrame:
+def pyvbmc(problem: Problem, seed: int) -> pd.DataFrame:
     """Run PyVBMC until it stops, with a row for each of its iterations."""
     from pyvbmc import VBMC
 
@@ -143,16 +144,7 @@ def pyvbmc(problem: Problem, seed: int, noise_sd: float | None = None) -> pd.Dat
            for name, value in problem.bounds().items()}  # fmt: skip
     rng = np.random.default_rng(seed)
     start = rng.uniform(problem.plausible_lower, problem.plausible_upper)[None]
-    options: dict[str, Any] = {"display": "off"}
-    log_joint: Callable[[np.ndarray], Any] = problem.log_joint
-    if noise_sd is not None:
-        noisy = problem.noisy(noise_sd, seed)
-        options["specify_target_noise"] = True
-
-        def log_joint(theta: np.ndarray) -> Any:
-            return noisy(theta), noise_sd
-
-    run = VBMC(log_joint, start, options=options, seed=seed, **box)
+    run = VBMC(problem.log_joint, start, options={"display": "off"}, seed=seed, **box)
     began = time.perf_counter()
     final, result = run.optimize()
     total = time.perf_counter() - began
@@ -195,6 +187,22 @@ def problem_named(name: str) -> Problem:
 def sized(records: pd.DataFrame) -> pd.DataFrame:
     """With the size of the error, as it is drawn."""
     return records.assign(size=records["error"].abs().clip(lower=_LEAST))
+
+
+def ends(results: pd.DataFrame, by: Sequence[str], costs: Mapping[str, str]) -> pd.DataFrame:
+    """Return the last row of each run, with its costs until its error stays below `ERROR`.
+
+    Parameters
+    ----------
+    results : the records of runs. by : the columns that with the seed make a run.
+    costs : by the name of a cost its column; taken at the first record that stays below (infinite: none).
+    """
+    found = []
+    for _, run in results.groupby([*by, "seed"], sort=False):
+        first = stays_below(run["error"].abs().to_numpy(), ERROR)
+        at = {name: np.inf if first is None else float(run[cost].iloc[first]) for name, cost in costs.items()}
+        found.append(run.tail(1).assign(**at))
+    return pd.concat(found)
 
 
 SIZE: Mapping[str, Column] = {"|error|": ("error", lambda values: values.abs().median(), ".2g")}

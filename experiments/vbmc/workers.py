@@ -18,12 +18,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 import bqvi
 from experiments.harness import drawing, statements
-from experiments.harness.evidence import stays_below
 from experiments.harness.experiment import (
     Case,
     Drawing,
@@ -34,7 +32,7 @@ from experiments.harness.experiment import (
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import Column, summary
 from experiments.problems.simulated_workers import SimulatedWorkers
-from experiments.vbmc.runs import ERROR, draw_errors, problem_named, sized
+from experiments.vbmc.runs import ERROR, draw_errors, ends, problem_named, sized
 
 __all__ = ["experiment"]
 
@@ -83,14 +81,6 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     return sized(pd.DataFrame(rows).assign(busy=busy))
 
 
-def _reached(rows: pd.DataFrame) -> tuple[float, float]:
-    """Simulated seconds and evaluations until the error stays below `ERROR`; infinite if it does not."""
-    first = stays_below(rows["error"].abs().to_numpy(), ERROR)
-    if first is None:
-        return np.inf, np.inf
-    return float(rows["clock"].iloc[first]), float(rows["n"].iloc[first])
-
-
 def _draw(results: pd.DataFrame) -> list[Drawing]:
     """Draw the error against simulated seconds."""
     problems, counts = list(results["problem"].unique()), list(results["workers"].unique())
@@ -114,14 +104,7 @@ def _draw(results: pd.DataFrame) -> list[Drawing]:
     return [Drawing("against-seconds", figure, caption)]
 
 
-def _ends(results: pd.DataFrame) -> pd.DataFrame:
-    """Seconds and evaluations of each run until the error stays below `ERROR`."""
-    ends = [
-        {**dict(zip(("problem", "workers", "way", "seed"), key, strict=True)),
-         "seconds": _reached(rows)[0], "n": _reached(rows)[1], "busy": rows["busy"].iloc[0]}
-        for key, rows in results.groupby(["problem", "workers", "way", "seed"], sort=False)
-    ]  # fmt: skip
-    return pd.DataFrame(ends)
+_ENDS = partial(ends, by=("problem", "workers", "way"), costs={"seconds": "clock", "n": "n"})
 
 
 def _tables(results: pd.DataFrame) -> list[Table]:
@@ -135,16 +118,16 @@ def _tables(results: pd.DataFrame) -> list[Table]:
         f"{ERROR:g} nats, and the share of their time in which workers are busy, over the whole run."
     )
     by = {"problem": "problem", "workers": "workers", "way": "points are chosen"}
-    return [Table("seconds", summary(_ends(results), by, columns), caption)]
+    return [Table("seconds", summary(_ENDS(results), by, columns), caption)]
 
 
 _CLAIMS = (
     Statement("bqvi", "Workers that are never idle find the evidence in less time than batches.",
               f"the error stays below {ERROR:g} nats after fewer simulated seconds",
-              "seconds", {_BUSY: [_BATCHES]}, rows=_ends),
+              "seconds", {_BUSY: [_BATCHES]}, rows=_ENDS),
     Statement("bqvi", "They need no more evaluations for it.",
               "they need less than 1.2 times as many",
-              "n", {_BUSY: [_BATCHES]}, factor=1.2, shown="evaluations", rows=_ends),
+              "n", {_BUSY: [_BATCHES]}, factor=1.2, shown="evaluations", rows=_ENDS),
 )  # fmt: skip
 
 experiment = Experiment(
