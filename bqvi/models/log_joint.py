@@ -278,4 +278,4 @@ def _gradient_noise(model: LogJoint, count: int, noise_sd: object, given: Any) -
 def initial_gaussian(dimension: int, how: str, rng: np.random.Generator) -> Gaussian:
     """N(0, I), or for 'random' a mean drawn from it."""
     mean = rng.standard_normal(dimension) if how == "random" else np.zeros(dimension)
-    return Gaussian(mean, np.eye(dimension))
+    return Gaussian.from_natural((mean, -0.5 * np.eye(dimension)))

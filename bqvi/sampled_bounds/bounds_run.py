@@ -21,10 +21,10 @@ from bqvi.sampled_bounds.particles import (
     BoundsState,
     Pilot,
     Proposals,
+    Systems,
     Transition,
     with_numbers,
 )
-from bqvi.sampled_bounds.passes import Systems
 from bqvi.sampled_bounds.result import EvidenceBounds, bounds_of
 from bqvi.sampled_bounds.settings import SETTINGS
 from gp.user_warnings import warn_user_of_each

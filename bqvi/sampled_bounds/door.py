@@ -23,8 +23,7 @@ from bqvi.posterior import Posterior
 from bqvi.priors import posed
 from bqvi.runs import Ended, Steps, door, resumed
 from bqvi.sampled_bounds.bounds_run import DOOR, BoundsRun, Choices
-from bqvi.sampled_bounds.particles import RECORDS, TRANSITIONS, Proposals
-from bqvi.sampled_bounds.passes import Systems
+from bqvi.sampled_bounds.particles import RECORDS, TRANSITIONS, Proposals, Systems
 from bqvi.sampled_bounds.result import EvidenceBounds
 from gp.arrays import is_torch, to_numpy
 from gp.checks import Seed, require_numbers, require_seed, whole_seed

@@ -106,6 +106,42 @@ class Proposals:
         return values.reshape(points.shape[:2]), gradient.reshape(points.shape)
 
 
+@dataclass(frozen=True)
+class Systems:
+    """The G systems: for each of M problems free ones, then conditional ones with a retained particle.
+
+    Attributes
+    ----------
+    problems : the number M of problems.
+    free, conditional : the numbers of free and of conditional systems of each problem.
+    """
+
+    problems: int
+    free: int
+    conditional: int
+
+    @property
+    def each(self) -> int:
+        """The number of systems of a problem."""
+        return self.free + self.conditional
+
+    def cost(self, temperatures: int, particles: int, each: int) -> int:
+        """Evaluations of T ``temperatures`` with L ``particles``, with the chains, ``each`` for a move."""
+        return self.problems * self.each * particles * (1 + (temperatures - 1) * each)
+
+    @property
+    def with_retained(self) -> np.ndarray:
+        """The indices of the systems with a retained particle, (M conditional,)."""
+        order = np.arange(self.problems * self.each).reshape(self.problems, self.each)
+        return order[:, self.free :].reshape(-1)
+
+    def kept(self, particles: int) -> np.ndarray:
+        """Which of L ``particles`` are retained, (G, L)."""
+        found = np.zeros((self.problems * self.each, particles), bool)
+        found[self.with_retained, 0] = True
+        return found
+
+
 _FAR = 1e100
 """The largest coordinate that is evaluated: a divergent trajectory may leave the range of numbers."""
 
