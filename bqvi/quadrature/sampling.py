@@ -50,6 +50,7 @@ from gp.measures import Measure
 
 LEAST_REPLICATES = 4
 """The smallest number of blocks, as fewer do not estimate their spread."""
+_EQUAL_BLOCKS = "Blocks of the sequence have equal means, as of a step: their spread does not tell the error."
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +110,7 @@ class SamplingRun:
 
     def init(self) -> Sampled:
         if self.method == "qmc":
-            cube = scrambled_sobol(self.measure.dimension, self.budget, self.seed)
-            x = self.measure.from_unit_cube(cube)
+            x = self.measure.from_unit_cube(scrambled_sobol(self.measure.dimension, self.budget, self.seed))
         else:
             x = self.measure.sample(self.budget, np.random.default_rng(self.seed))
         return Sampled(x, np.full((len(x), 1), np.nan), np.zeros(len(x), dtype=bool))
@@ -173,8 +173,9 @@ class SamplingRun:
             function, x, returned, (row,), n_evaluations=state.n_evaluations, method=self.method,
             stopped=reason, checkpoint=self.checkpoint(state), **numbers,
         )  # fmt: skip
-        if not np.ptp(values, axis=0).any():
-            why = ALL_THE_SAME if values.any() else NOTHING_SEEN
+        varies = np.ptp(values, axis=0).any()
+        if not varies or (np.isinf(numbers["sd"]).any() and np.isfinite(numbers["mean"]).all()):
+            why = _EQUAL_BLOCKS if varies else ALL_THE_SAME if values.any() else NOTHING_SEEN
             found = replace(found, converged=False, checks=(why,))
         return with_failures(found, state.failures, function.place)
 
@@ -182,9 +183,8 @@ class SamplingRun:
         """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift."""
         found = _over_blocks(values, self.replicates) if self.method == "qmc" else average(values)
         covariance = found.covariance + np.diag(of_constants(values) ** 2)
-        # values that are all zero have no information on the size of f elsewhere
-        zero = ~np.any(values, axis=0)
-        covariance[zero, zero] = np.inf
+        unknown = np.diag(covariance) == 0.0  # values that are all zero, or blocks with equal means
+        covariance[unknown, unknown] = np.inf
         return moments(found.mean, covariance, shift, self.caller.function.range.logarithmic)
 
 

@@ -306,12 +306,10 @@ def about_rounding(posterior: Posterior) -> tuple[str, ...]:
 
 
 def _about_weights(shape: float | None) -> list[str]:
-    if shape is None or shape < PARETO.unusable:
-        return []
-    return [
+    return [] if shape is None or shape < PARETO.unusable else [
         f"The mixture does not cover the surrogate's mass (Pareto k = {shape:.2f}, above {PARETO.unusable}): "
         "continue the run with a larger budget."
-    ]
+    ]  # fmt: skip
 
 
 def _about_failures(evaluations: Evaluations) -> list[str]:
