@@ -1,4 +1,4 @@
-"""Mini-batches of a data set: one strategy a file.
+"""Mini-batches of a data set: a strategy a file, control variates in one.
 
 `strategy` is the protocol of each, `features` the kernel over data.
 
@@ -20,13 +20,13 @@ where the same partition serves many epochs.
 """
 
 from acquisition.minibatch.balanced import Balanced
+from acquisition.minibatch.control_variates import GPControlVariate, Saga, Svrg
 from acquisition.minibatch.features import (
     Features,
     affine_in_labels,
     signed,
     standardised,
 )
-from acquisition.minibatch.gp_control_variate import GPControlVariate
 from acquisition.minibatch.horvitz_thompson import HorvitzThompson
 from acquisition.minibatch.pools import (
     Herding,
@@ -35,9 +35,7 @@ from acquisition.minibatch.pools import (
     SequentialBQ,
     UpperConfidence,
 )
-from acquisition.minibatch.saga import Saga
 from acquisition.minibatch.strategy import Learning, Selection, Strategy
-from acquisition.minibatch.svrg import Svrg
 from acquisition.minibatch.uniform import Reshuffled, Uniform
 from gp.names import all_suggesting
 

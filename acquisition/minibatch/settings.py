@@ -30,7 +30,7 @@ class PartitionSettings:
 
 @dataclass(frozen=True)
 class LearningSettings:
-    """Processes over the data, fitted to gradients (`gp_control_variate`, `pools`)."""
+    """Processes over the data, fitted to gradients (`control_variates`, `pools`)."""
 
     noise: float = 0.01
     """Variance that the features do not explain, in units of the kernel's."""
