@@ -289,19 +289,7 @@ def _quadratic_gram(kernel: QuadraticTrend, observed: Functional) -> Gram:
 
 
 def _of_trend(x: np.ndarray, m: int) -> Gram:
-    linear, quadratic = _products(x, m)
-    both = linear + quadratic
-
-    def gram(changed: QuadraticTrend) -> tuple[np.ndarray, Pullback]:
-        b1, b2 = changed.linear, changed.quadratic
-        matrix = b1 * both if b1 == b2 else b1 * linear + b2 * quadratic
-        return matrix, Changes.of([b1, b2], [linear, quadratic])
-
-    return gram
-
-
-def _products(x: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """L of x . y and Q of (x . y)^2 / 2, with the derivatives at the first m of n points, (N, N)."""
+    # L of x . y and Q of (x . y)^2 / 2, with the derivatives at the first m of n points
     t, (n, dimension) = x @ x.T, x.shape
     size = n + m * dimension
     linear, quadratic = np.zeros((size, size)), np.empty((size, size))
@@ -315,7 +303,14 @@ def _products(x: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
     for d in range(dimension):
         both[:, d, :, d] += t[:m, :m]
         linear[n:, n:].reshape(m, dimension, m, dimension)[:, d, :, d] = 1.0
-    return linear, quadratic
+    together = linear + quadratic
+
+    def gram(changed: QuadraticTrend) -> tuple[np.ndarray, Pullback]:
+        b1, b2 = changed.linear, changed.quadratic
+        matrix = b1 * together if b1 == b2 else b1 * linear + b2 * quadratic
+        return matrix, Changes.of([b1, b2], [linear, quadratic])
+
+    return gram
 
 
 @gram_of.register

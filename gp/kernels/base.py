@@ -161,7 +161,11 @@ def gradient_covariances(kernel: Kernel, x: Array) -> Array:
 
     They are parts of the second derivatives between points, which are computed for some points at a time.
     """
+    from gp.kernels.composite import Sum
+
     xp, derivatives = namespace(x), differentiable(kernel).derivatives
+    if isinstance(kernel, Sum):
+        return sum(gradient_covariances(term, x) for term in kernel.terms)
     if isinstance(kernel, Homogeneous):  # the same everywhere
         origin = xp.zeros((1, x.shape[1]), dtype=x.dtype, device=x.device)
         return xp.ones_like(x)[:, :, None] * derivatives(origin, origin).k_xy[:, :, 0, :]
