@@ -132,16 +132,15 @@ class UserUnits:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The mixture of x for one of y (K,), (K, D), (K, D, D), by moments of draws between the bounds.
 
-        A component without such draws has the weight zero. Where all are without, draws stand for points
-        beside the bounds.
+        A component without such draws has weight zero and a covariance of one. Where all are without, they
+        keep their weights, at points beside the bounds.
         """
         dimension = means.shape[1]
         y = means[:, None] + normal_sobol(dimension, _DRAWS, 0) @ cholesky("covariances", covariances).mT
         inside = self.inside(y.reshape(-1, dimension)).reshape(y.shape[:2]).astype(float)
         inside[inside.sum(1) <= 2 * dimension] = 0.0
         mass = weights * inside.mean(1)
-        if not mass.any():
-            inside[:], mass = 1.0, weights
+        mass = mass if mass.any() else weights
         empty = inside.sum(1) == 0.0
         x = self.out(y.reshape(-1, dimension)).reshape(y.shape)
         shares = np.where(empty[:, None], 1.0, inside)

@@ -386,7 +386,9 @@ def _of_rows(x: np.ndarray, kernel: Any, profile: Profile, squared: bool) -> tup
             gaps = np.abs(columns[:, rows, None] - columns[:, None, :]).reshape(dimension, -1)
             yield rows, profile(np.square(gaps, out=gaps) if squared else gaps, kernel)
 
-    matrix = kernel(x, x)
+    matrix = np.empty((n, n))
+    for rows, (values, _, _) in blocks():
+        matrix[rows] = values().reshape(-1, n)
 
     def pullback(weights: np.ndarray) -> np.ndarray:
         parts = ((weights[rows], matrix[rows], contracted) for rows, (_, contracted, _) in blocks())
