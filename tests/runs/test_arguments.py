@@ -167,7 +167,7 @@ FIELDS = [
     for door in USUAL
     for argument, record in RECORDS.items()
     if argument in table(door.steps)
-    for name in set(table(record)) - set(table(door.steps))
+    for name in sorted(set(table(record)) - set(table(door.steps)))
 ]
 
 
