@@ -10,12 +10,11 @@ Points that are spread over a region are counted by the mode to which they lead.
 modes, f of these modes be reached from a single point each, s points lead nowhere, and g points be expected
 to lead to further modes. The odds that the next point leads to an unseen mode are then about
 
-    (f + s / 2 + g) / (n + 2 - f).
+    (f + s / 6 + g) / (n + 2 - f).
 
 For s = g = 0 and large n this is the estimate of Good (1953), by which the unseen modes have the share f / n
-of all points. A point that leads nowhere is counted half as one of a known mode and half as one of an unseen
-mode. These modes add half of log(2) times the odds on average. Where the odds are large, log(1 + odds) is
-less; these are the missing nats if points lead to modes in proportion to their mass.
+of all points. Of six points that lead nowhere one is counted as leading to an unseen mode. If points lead to
+modes in proportion to their mass, log(1 + odds) nats are missing.
 """
 
 from __future__ import annotations
@@ -142,5 +141,5 @@ def expected_rise(
     nowhere : the number of points that lead nowhere.
     unknown : the number of points that lead to modes not yet found.
     """
-    odds = (once + 0.5 * nowhere + unknown) / max(count + 2.0 - once, 1.0)
-    return min(0.5 * math.log(2.0) * odds, math.log1p(odds)) + HIDDEN.prior * math.log(2.0) * share
+    odds = (once + nowhere / 6.0 + unknown) / max(count + 2.0 - once, 1.0)
+    return math.log1p(odds) + HIDDEN.prior * math.log(2.0) * share

@@ -281,14 +281,14 @@ def test_points_reveal_what_they_are_said_to_reveal():
 
 @pytest.mark.parametrize("count", [2, 8, 30])
 def test_what_is_left_open_follows_the_share_of_points_that_would_lead_to_unseen_modes(count):
-    """24 points in ``count`` equally likely basins: the odds of an unseen basin, on average."""
+    """24 points in ``count`` basins of equal mass: the nats that unseen basins lack, on average."""
     rng = np.random.default_rng(count)
     stated, exact = [], []
     for _ in range(2000):
         led = np.bincount(rng.integers(count, size=24), minlength=count)
         known = (led > 0).sum()
-        stated.append(expected_rise(0.0, 24, int((led == 1).sum())) / (0.5 * np.log(2.0)))
-        exact.append((count - known) / known)
+        stated.append(expected_rise(0.0, 24, int((led == 1).sum())))
+        exact.append(np.log(count / known))
     assert 0.9 * np.mean(exact) <= np.mean(stated) < 1.6 * np.mean(exact) + 2.0 / 24
 
 
