@@ -91,6 +91,7 @@ def beside(asked: HardProblem) -> dict[str, list[Answer]]:
 
 
 def timed(answer: Callable[[], Answer]) -> Answer:
+    """The answer with the processor seconds it took; one that is not a number if the package raised."""
     began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of peers

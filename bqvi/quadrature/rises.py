@@ -320,7 +320,7 @@ def _hidden(problem: IntegrationProblem, state: IntegrationState, most: int) -> 
 
 
 def _rises(problem: IntegrationProblem, state: IntegrationState) -> Rises | None:
-    """The surrogate of ln f; None where f is not given by it, and has no narrow peaks or negative values."""
+    """The surrogate of ln f; None if neither f is given by ln f, nor is f >= 0 with evidence for peaks."""
     values = state.values
     if not problem.is_given_by_logarithms:
         peaked = state.ensemble is not None and isinstance(state.ensemble.best.family, PeakFamily)
