@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         exponential,
         poisson,
     )
-    from bqvi.models.factor_analysis import FactorAnalysis, MixtureOfFactorAnalysers
     from bqvi.models.gaussian_mixture import (
         DirichletProcessMixture,
         GaussianMixture,
@@ -32,17 +31,15 @@ if TYPE_CHECKING:
     from bqvi.models.mixture_of_experts import MixtureOfExperts
     from bqvi.models.multinomial_mixture import Multinomial, MultinomialMixture
     from bqvi.models.networks import WeightPrior
-    from bqvi.models.regression_prior import RegressionPrior
     from bqvi.models.sequences import Sequences
 else:
     __getattr__, __dir__ = attach(__name__)
 
 __all__ = [
     "AmortisedModel", "BernoulliLikelihood", "ConjugateComponents", "ConjugateModel",
-    "DirichletProcessMixture", "DirichletWeights", "FactorAnalysis", "GaussianLikelihood",
-    "GaussianMixture", "HiddenMarkovModel", "LatentDirichletAllocation", "LocalStep", "LogJoint",
-    "LogJointModel", "LogisticRegression", "Mixture", "MixtureOfExperts",
-    "MixtureOfFactorAnalysers", "Multinomial", "MultinomialMixture", "RegressionPrior", "Sequences",
-    "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightPrior", "bernoulli", "categorical",
-    "component_estimates", "elbo", "exponential", "gaussian_components", "poisson",
+    "DirichletProcessMixture", "DirichletWeights", "GaussianLikelihood", "GaussianMixture",
+    "HiddenMarkovModel", "LatentDirichletAllocation", "LocalStep", "LogJoint", "LogJointModel",
+    "LogisticRegression", "Mixture", "MixtureOfExperts", "Multinomial", "MultinomialMixture",
+    "Sequences", "Sticks", "UniformWeights", "VariationalAutoencoder", "WeightPrior", "bernoulli",
+    "categorical", "component_estimates", "elbo", "exponential", "gaussian_components", "poisson",
 ]  # fmt: skip

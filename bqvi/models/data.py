@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from gp.arrays import is_torch, to_numpy
+from gp.arrays import Array, is_torch, to_numpy
+from gp.checks import require_finite, require_summable
 
 Data: TypeAlias = Any
 
@@ -158,3 +159,19 @@ def patterns(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray
     for i, one in enumerate(first):
         index = np.flatnonzero(which == i)
         yield index, x[index], shown[one]
+
+
+def regression_data(data: Data, dimension: int) -> tuple[Array, Array]:
+    """(X (N, P), y (N,)) of a tuple ``data`` with P = ``dimension``, as arrays or tensors; finite, N >= 1."""
+    shape = f"(N, {dimension}) and (N,)"
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise ValueError(f"data is {type(data).__name__}; it must be a tuple (X, y) of shapes {shape}")
+    x, y = (as_numbers(f"data[{i}]", part) for i, part in enumerate(data))
+    if tuple(x.shape[1:]) != (dimension,) or tuple(y.shape) != (x.shape[0],) or not x.shape[0]:
+        raise ValueError(
+            f"data has shapes {tuple(x.shape)} and {tuple(y.shape)}; they must be {shape} with N >= 1"
+        )
+    for i, part in enumerate((x, y)):
+        require_finite(f"data[{i}]", part)
+        require_summable(f"data[{i}]", part)
+    return x, y

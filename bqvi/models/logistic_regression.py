@@ -19,9 +19,8 @@ import scipy.special
 
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.models.conjugate import LocalStep, LocalTerms
-from bqvi.models.data import Data
+from bqvi.models.data import Data, regression_data
 from bqvi.models.log_joint import initial_gaussian
-from bqvi.models.regression_prior import regression_data
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy
 from gp.checks import require_above, require_integer
 

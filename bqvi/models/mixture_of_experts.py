@@ -26,23 +26,15 @@ import scipy.spatial.distance
 from scipy.special import logsumexp, softmax
 
 from bqvi.arrays import Values, add
-from bqvi.families import Flat, Gaussian, PointMass, Product
+from bqvi.families import Flat, Gaussian, MatrixNormalInverseWishart, PointMass, Product
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import sample_rows, starting_centres
 from bqvi.models.conjugate import LocalStep, altered
-from bqvi.models.data import Data
+from bqvi.models.data import Data, regression_data
 from bqvi.models.normal_components import EMPIRICAL
-from bqvi.models.regression_prior import (
-    SINGULAR,
-    RegressionPrior,
-    estimates,
-    expectations,
-    regression_data,
-    statistics,
-    visible_strength,
-)
 from gp.arrays import LOG_2PI, Array, shown, to_numpy
 from gp.checks import require_above, require_integer
+from gp.user_warnings import warn_user
 
 
 class Experts(Protocol):
@@ -100,50 +92,88 @@ def normal_log_densities(y: np.ndarray, means: np.ndarray, variances: np.ndarray
     return np.asarray(-0.5 * (squares + np.log(variances) + LOG_2PI))
 
 
+_ROUNDING = 1e-10
+"""The share of a sum of squares that a prior adds where rounding would leave nothing of it."""
+
+
+def _visible_strength(name: str, strength: np.ndarray | float, x: np.ndarray) -> np.ndarray | float:
+    """``strength``, or one that rounding leaves beside inputs ``x`` (N, P) that depend on each other.
+
+    It is raised, with a warning that names it as ``name``, only where the smallest eigenvalue of the
+    posterior precision of the coefficients, scaled to a diagonal of ones, is below `_ROUNDING`.
+    """
+    squares = (x * x).sum(axis=0)
+    given = np.broadcast_to(strength, squares.shape)
+    size = np.sqrt(squares + given)
+    scaled = x / size
+    if np.linalg.eigvalsh(scaled.T @ scaled + np.diag(given / size**2))[0] >= _ROUNDING:
+        return strength
+    raised: np.ndarray = np.maximum(given, _ROUNDING * squares)
+    message = (
+        f"columns of the inputs depend on each other linearly, and rounding leaves nothing of {name} beside "
+        f"their squares; it is raised to at most {raised.max():.3g}. Leave out columns that repeat others, "
+        "or divide the columns by their standard deviations"
+    )
+    warn_user(message)
+    return raised
+
+
 @dataclass(frozen=True)
 class LinearExperts:
-    """N(w_k x, v_k)."""
+    """N(w_k x, v_k), v_k ~ InverseGamma(3 / 2, scale / 2), w_k | v_k ~ N(0, (v_k / strength) I)."""
 
-    regression: RegressionPrior
+    strength: np.ndarray | float
+    scale: float | None
     points_only = False
 
     def for_data(self, x: np.ndarray, y: np.ndarray) -> Self:
         """With a scale of the noise, and a strength that rounding leaves."""
-        prior = self.regression.for_inputs(x, "prior_strength")
-        if prior.scale is None:
-            prior = replace(prior, scale=empirical_scale(y))
-        return self if prior is self.regression else replace(self, regression=prior)
+        strength = _visible_strength("prior_strength", self.strength, x)
+        if strength is self.strength and self.scale is not None:
+            return self
+        return replace(
+            self, strength=strength, scale=empirical_scale(y) if self.scale is None else self.scale
+        )
 
     def check(self, y: np.ndarray) -> None:
         """Any y."""
 
-    def prior(self, n_experts: int, dimension: int) -> Any:
-        if self.regression.scale is None:
+    def prior(self, n_experts: int, dimension: int) -> MatrixNormalInverseWishart:
+        if self.scale is None:
             raise ValueError("prior_scale is to be taken from data; use model.for_data(data), as fit does")
-        return self.regression.for_outputs(np.ones(n_experts)).of(1, dimension)
+        precision = self.strength * np.eye(dimension)
+        return MatrixNormalInverseWishart(
+            np.zeros((n_experts, 1, 1, dimension)),
+            np.broadcast_to(precision, (n_experts, dimension, dimension)).copy(),
+            np.full((n_experts, 1, 1), self.scale),
+            np.full(n_experts, 3.0),
+        )
 
     def start(self, prior: ExponentialFamily, rng: np.random.Generator) -> FamilyOrPoint:
         return prior
 
     def log_densities(self, q: FamilyOrPoint, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(E ln lambda_k - E lambda_k (y - w_k x)^2) / 2."""
-        linear, squares, precision, logs = expectations(q)
-        gaps = np.einsum("np,kpr,nr->nk", x, squares, x, optimize=True) + np.outer(y * y, precision)
-        return np.asarray(y[:, None] * (x @ linear[:, 0].T) + 0.5 * (logs - gaps))
+        linear, halved, half_precision, half_log = q.expected_statistics
+        gaps = np.einsum("np,kpr,nr->nk", x, -2.0 * halved, x, optimize=True)
+        gaps += np.outer(y * y, -2.0 * half_precision[:, 0, 0])
+        return np.asarray(y[:, None] * (x @ linear[:, 0, 0].T) + 0.5 * (2.0 * half_log - gaps))
 
     def statistics(
         self, q: FamilyOrPoint, x: np.ndarray, y: np.ndarray, r: np.ndarray, prior: ExponentialFamily
     ) -> Values:
         """sum r (y x^T, x x^T, y^2, 1)."""
-        return statistics((r * y[:, None]).T[:, None, :] @ x, _seconds(r, x), r.T @ (y * y), r.sum(0))
+        cross, squares = (r * y[:, None]).T[:, None, None, :] @ x, r.T @ (y * y)
+        return cross, _seconds(r, x), squares[:, None, None], r.sum(0)
 
     def log_base_measure(self, y: np.ndarray) -> float:
         """-(N / 2) ln(2 pi)."""
         return float(-0.5 * len(y) * LOG_2PI)
 
-    def parameters(self, q: FamilyOrPoint) -> dict[str, np.ndarray]:
-        coefficients, variances = estimates(q)
-        return {"coefficients": coefficients[:, 0], "variances": variances}
+    def parameters(self, q: Any) -> dict[str, np.ndarray]:
+        family = q.family if isinstance(q, PointMass) else q
+        coefficients, variances = family.unpacked(q.mean)
+        return {"coefficients": coefficients[:, 0, 0], "variances": variances[:, 0, 0]}
 
     def log_likelihoods(self, theta: Mapping[str, Array], x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """ln N(y | w_k x, v_k)."""
@@ -197,7 +227,7 @@ class MixtureOfExperts:
             require_above("prior_strength", strength, 0.0)
             if prior_scale is not None:
                 require_above("prior_scale", prior_scale, 0.0)
-            experts = LinearExperts(RegressionPrior(strength, prior_scale))
+            experts = LinearExperts(strength, prior_scale)
         elif prior_strength is not None or prior_scale is not None:
             raise ValueError(
                 "prior_strength and prior_scale are those of linear experts, and experts were given"
@@ -206,7 +236,12 @@ class MixtureOfExperts:
             raise TypeError(f"experts is {shown(experts)}; it must be an Experts, or None for linear ones")
         self.experts: Experts = experts
 
-    singular = SINGULAR
+    singular = (
+        "columns of the inputs that depend on each other linearly, or outputs that they explain exactly, "
+        "beside which rounding leaves nothing of the prior; leave out columns that repeat others, centre the "
+        "columns and the outputs and divide them by their standard deviations, or give a stronger prior"
+    )
+    """The reasons for which an expert's covariance or noise variance is singular, with advice."""
 
     @property
     def points_only(self) -> bool:
@@ -222,7 +257,7 @@ class MixtureOfExperts:
         x, y = self.check(data)
         settled = self.experts.for_data(x, y)
         precision = np.asarray(self.gate_scale, float) ** -2.0
-        seen = precision if self.flat else visible_strength("the precision of gate_scale", precision, x)
+        seen = precision if self.flat else _visible_strength("the precision of gate_scale", precision, x)
         if settled is self.experts and seen is precision:
             return self
         return altered(self, experts=settled, gate_scale=np.asarray(seen) ** -0.5)

@@ -13,7 +13,6 @@ from bqvi.inference.beginning import in_family
 from bqvi.models import (
     DirichletProcessMixture,
     DirichletWeights,
-    FactorAnalysis,
     GaussianMixture,
     HiddenMarkovModel,
     LatentDirichletAllocation,
@@ -45,7 +44,6 @@ MODELS = {
     "categorical": (Mixture(DirichletWeights(2, 1.0), categorical(3, 1.5)), COUNTS % 3),
     "sticks": (DirichletProcessMixture("diagonal", 4, concentration=2.0), X),
     "multinomial": (MultinomialMixture(2, 5, concentration=1.5, word_concentration=1.2), COUNTS),
-    "factors": (FactorAnalysis(1), X),
     "topics": (LatentDirichletAllocation(3, 5, concentration=1.1, word_concentration=1.3), COUNTS),
     "symbols in time": (HiddenMarkovModel(2, categorical(3, 1.0)), SEQUENCES),
     "counts in time": (HiddenMarkovModel(2, poisson()), SEQUENCES),

@@ -16,7 +16,6 @@ from bqvi.families import DiagonalGaussian, Dirichlet, Gaussian, PointMass, Prod
 from bqvi.gradients import Pathwise
 from bqvi.inference import Euclidean, loop
 from bqvi.models import (
-    FactorAnalysis,
     GaussianMixture,
     LogisticRegression,
     LogJoint,
@@ -607,9 +606,8 @@ def test_data_whose_squares_overflow_are_named(size):
     far = X.copy()
     far[3, 1] = -size
     said = r" is -1e\+\d+ in row 3, column 1; entries must be below"
-    for model in (MIXTURE, FactorAnalysis(1)):
-        with pytest.raises(ValueError, match="data" + said):
-            bqvi.fit(model, far)
+    with pytest.raises(ValueError, match="data" + said):
+        bqvi.fit(MIXTURE, far)
     labels = np.arange(len(far)) % 2.0
     for of_pairs in (MixtureOfExperts(2, far.shape[1]), LogisticRegression(far.shape[1])):
         with pytest.raises(ValueError, match=r"data\[0\]" + said):

@@ -12,17 +12,14 @@ from bqvi.models import (
     ConjugateComponents,
     DirichletProcessMixture,
     DirichletWeights,
-    FactorAnalysis,
     GaussianMixture,
     HiddenMarkovModel,
     LatentDirichletAllocation,
     LogisticRegression,
     Mixture,
     MixtureOfExperts,
-    MixtureOfFactorAnalysers,
     Multinomial,
     MultinomialMixture,
-    RegressionPrior,
     Sequences,
     Sticks,
     bernoulli,
@@ -53,8 +50,6 @@ GAUSSIAN = {
     **{shape: GaussianMixture(2, shape) for shape in ("full", "tied", "diagonal", "spherical")},
     "known": GaussianMixture(2, np.eye(3)),
     "process": DirichletProcessMixture("full", 3),
-    "analysers": MixtureOfFactorAnalysers(2, 1),
-    "factors": FactorAnalysis(1),
 }
 INDEPENDENT = {
     "poisson": mixture(poisson()),
@@ -141,9 +136,7 @@ def test_inputs_and_outputs_that_cannot_be(name):
         refused(REGRESSIONS[name], (X, np.where(y > 0.0, 7.0, y)), r"data\[1\] has .*7.* 0 or 1")
 
 
-@pytest.mark.parametrize(
-    "name", ["states, gaussian", "states, known", "states, poisson", "factors", "poisson"]
-)
+@pytest.mark.parametrize("name", ["states, gaussian", "states, known", "states, poisson", "poisson"])
 def test_a_column_that_only_new_rows_lack_is_missing(name):
     models = {**GAUSSIAN, **INDEPENDENT, **SEQUENCES}
     fit = bqvi.fit(models[name], good(name), steps=2)
@@ -177,10 +170,6 @@ def chain(**settings):
 
 def networks(*given):
     return MixtureOfExperts(2, 2, NetworkExperts(*given))
-
-
-def analysers(**settings):
-    return MixtureOfFactorAnalysers(2, 1, **settings)
 
 
 MADE = {
@@ -219,15 +208,11 @@ MADE = {
     "^word_concentration ": lambda: LatentDirichletAllocation(3, 3, word_concentration=np.full((3, 1), 0.3)),
     "^word_concentration has": lambda: LatentDirichletAllocation(3, 3, word_concentration=np.full(4, 0.3)),
     "share is 1": lambda: LatentDirichletAllocation(2, 2).perplexity(None, np.ones((2, 2)), share=1.0),
-    r"prior\.strength contains -1": lambda: RegressionPrior(strength=-1.0),
-    r"prior\.scale is a str": lambda: RegressionPrior(scale="x"),
-    "noise is 'full'": lambda: FactorAnalysis(2, "full"),
-    "prior is 'flat'": lambda: FactorAnalysis(1, prior="flat"),
-    "prior is 3; it must be a RegressionPrior": lambda: analysers(prior=3),
-    "n_components is 0": lambda: MixtureOfFactorAnalysers(0, 1),
-    "concentration contains -1": lambda: analysers(concentration=-1.0),
-    "n_factors is 0": lambda: MixtureOfFactorAnalysers(2, 0),
-    "the number of columns is not known; use model.for_data": lambda: analysers().prior,
+    "n_components is 0": lambda: DirichletWeights(0),
+    "concentration contains -1": lambda: DirichletWeights(2, -1.0),
+    "prior_strength is 0": lambda: MixtureOfExperts(2, 2, prior_strength=0.0),
+    "prior_scale is -1": lambda: MixtureOfExperts(2, 2, prior_scale=-1.0),
+    "prior_scale is to be taken from data": lambda: MixtureOfExperts(2, 2).prior,
     "n_experts is 1": lambda: MixtureOfExperts(1, 2),
     "experts is 4; it must be an Experts": lambda: MixtureOfExperts(2, 3, 4),
     "prior_scale are those of linear experts": lambda: MixtureOfExperts(
@@ -270,10 +255,6 @@ FITTED = [
     (LatentDirichletAllocation(2, 2), [[1.0, np.nan]], "NaN|nan"),
     (LatentDirichletAllocation(2, 2), np.ones((2, 3)), r"it must be \(N, 2\)"),
     (LatentDirichletAllocation(2, 2), np.ones((0, 2)), "N >= 1"),
-    (FactorAnalysis(1), [[1.0, 2.0], [np.nan, np.nan]], "row 1 all NaN"),
-    (FactorAnalysis(1, prior=RegressionPrior(scale=[1.0, 2.0])), X, r"prior\.scale has shape \(2,\)"),
-    (FactorAnalysis(1, "spherical"), HOLE, "spherical"),
-    (analysers(noise="spherical"), HOLE, "spherical"),
     (networks(LINE), PAIR, "point estimates only"),
 ]  # fmt: skip
 AT_A_POINT = [

@@ -13,13 +13,11 @@ import bqvi
 from bqvi.models import (
     DirichletProcessMixture,
     DirichletWeights,
-    FactorAnalysis,
     GaussianMixture,
     HiddenMarkovModel,
     LatentDirichletAllocation,
     Mixture,
     MixtureOfExperts,
-    MixtureOfFactorAnalysers,
     MultinomialMixture,
     Sequences,
     Sticks,
@@ -123,10 +121,6 @@ def words(rng):
     return MultinomialMixture(some(rng), 6, concentration=1.0, word_concentration=1.0), corpus(rng)
 
 
-def analysers(noise, missing, rng):
-    return MixtureOfFactorAnalysers(2, 2, noise, concentration=1.0), table(rng, 4, missing)
-
-
 ALL = (*SHAPES, "known")
 DISCRETE = ("poisson", "categorical", "one column")
 WHOLE = (*DISCRETE, "exponential", "bernoulli")
@@ -142,10 +136,6 @@ MODELS = {
     "topics, alpha learnt": partial(topics, learn_concentration="symmetric"),
     "topics, alphas learnt": partial(topics, learn_concentration="asymmetric"),
     "topics, eta learnt": partial(topics, learn_concentration="asymmetric", learn_word_concentration=True),
-    "factors": lambda rng: (FactorAnalysis(2), table(rng, 4, 0.2)),
-    "factors, spherical": lambda rng: (FactorAnalysis(2, "spherical"), table(rng, 4)),
-    "analysers": partial(analysers, "diagonal", 0.2),
-    "analysers, spherical": partial(analysers, "spherical", 0.0),
     "two experts": partial(experts, 2),
     "three experts": partial(experts, 3),
 }  # fmt: skip
@@ -225,7 +215,6 @@ def test_rows_by_themselves_sum_to_the_local_step_and_impossible_sums_are_brough
 NEAR = (
     *(f"{shape}, 0.0" for shape in SHAPES),
     "two experts",
-    "analysers, spherical",
     "states, full",
     "topics",
 )
@@ -263,13 +252,10 @@ RUNS = {
     "one value": [np.zeros((300, 1))],
     "two levels": [np.zeros((5, 1)), np.full((1, 1), 3.0)],
 }
-MILD = {name: REAL[name] for name in REAL if name not in ("tiny", "large", "an outlier")}
 LONG = RUNS | {name: REAL[name] for name in ("copies", "an outlier")}
 DEGENERATE = {
     **{shape: (GaussianMixture(3, shape, concentration=1.0), REAL) for shape in SHAPES},
     "known": (GaussianMixture(4, np.eye(2), concentration=1.0), REAL),
-    "factors": (FactorAnalysis(2), MILD),
-    "analysers": (MixtureOfFactorAnalysers(3, 2, concentration=1.0), MILD),
     "experts": (MixtureOfExperts(3, 2), {"copies": (np.ones((4, 2)), np.ones(4))}),
     "poisson": (Mixture(DirichletWeights(3, 1.0), poisson()), COUNTS),
     "exponential": (Mixture(DirichletWeights(3, 1.0), exponential()), COUNTS),
