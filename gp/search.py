@@ -181,12 +181,13 @@ def _newton(
     settings: Search,
 ) -> Optimum:
     spent, message = 1, "the iterations are spent"
-    damping = settings.damping * np.eye(len(psi))
-    curvature = at.curvature + damping
+    damping, curvature = settings.damping * np.eye(len(psi)), None
     for _ in range(settings.iterations):
         if not np.isfinite(at.value):
             message = "the objective is not finite"
             break
+        if curvature is None or settings.renewed:
+            curvature = at.curvature + damping
         step = _newton_step(psi, at.gradient, curvature, bounds)
         if 0.5 * float(step @ at.gradient) < settings.settled:
             message = "a step would gain too little"
@@ -207,8 +208,6 @@ def _newton(
         if gained < settings.gained:
             message = "a step gained too little"
             break
-        if settings.renewed:
-            curvature = at.curvature + damping
     return Optimum(psi, at.value, message.startswith("a step"), message, spent)
 
 

@@ -169,8 +169,10 @@ def polished(
 
     near = surrogate.data.values > surrogate.data.top - 0.5 * surrogate.dimension - 10.0
     g = covering(proposal_of(q, 0.3, 2.0), surrogate.data.points[near], log_density, 1024, seed)
+    moments = (np.empty(0), np.empty(0))
     while True:
-        found = weighed(surrogate, q, count, seed, feasible, g, parts=8)
+        found = weighed(surrogate, q, count, seed, feasible, g, moments)
+        moments = found.mean, found.variance
         at = found.u[resampled(found.weights, 1024, seed)]
         sd, count = _sd(surrogate, at, surrogate.whitened(at)), 2 * count
         if found.monte_carlo_sd < 0.1 * max(sd, tolerance) or count > 2**16:
@@ -184,23 +186,24 @@ def weighed(
     seed: int,
     feasible: Feasibility = ANYWHERE,
     proposal: Proposal | None = None,
-    parts: int = 1,
+    known: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Correction:
     """Weight ``count`` draws of q's or another proposal by the surrogate; ``surrogate_sd`` is NaN.
 
-    The Monte Carlo error is that of independent draws. If there are several ``parts``, which are consecutive
-    in the low-discrepancy sequence and of low discrepancy themselves, it is by the spread of the evidence
-    among them, and nothing is ``whitened``.
+    The Monte Carlo error is that of independent draws. If the moments at the first draws are ``known``, it is
+    by the spread of the evidence among eight parts, which are consecutive in the low-discrepancy sequence and
+    of low discrepancy themselves, and nothing is ``whitened``.
     """
     g = proposal_of(q) if proposal is None else proposal
     u, share = feasible.between_bounds(lambda n: g.draws(n, seed), count)
     log_g = g.density.log_density(u) - np.log(share)
-    if parts == 1:
+    if known is None:
         whitened = surrogate.whitened(u)
         mean, variance = surrogate.moments(u, whitened)
     else:
         whitened = np.empty((0, 0))
-        mean, variance = np.hstack([surrogate.moments(part) for part in np.array_split(u, parts)])
+        more = np.array_split(u[len(known[0]) :], 8)
+        mean, variance = np.hstack([known, *(surrogate.moments(part) for part in more)])
     possible = feasible(u)
     top = surrogate.data.top
     log_ratio = variance_penalised(mean, variance, top) + np.log(possible) - log_g
@@ -210,9 +213,9 @@ def weighed(
     effective = float(effective_size(weights))
     log_q = q.log_density(u)
     error = float(np.sqrt(max(1.0 / effective - 1.0 / len(u), 0.0)))
-    if parts > 1:
-        masses = [len(u) * part.mean() for part in np.array_split(weights, parts)]
-        error = float(np.std(masses, ddof=1) / np.sqrt(parts))
+    if known is not None:
+        masses = [len(u) * part.mean() for part in np.array_split(weights, 8)]
+        error = float(np.std(masses, ddof=1) / np.sqrt(8))
     return Correction(
         u=u,
         whitened=whitened,

@@ -277,7 +277,7 @@ def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
         most = 3 * made.points.shape[1] + 5
     if made.failed.any() and 0 < int((~made.failed).sum()) < 2:
         return _nearer(made)
-    if made.gradients is None or made.failed[0]:
+    if made.gradients is None or made.failed[:1].all():
         return None
     try:
         climb(Asking(made), made.points[0], EXPLORATION.gain, most)

@@ -273,11 +273,8 @@ class VBMCRun:
 
     def _climbing(self, state: State) -> np.ndarray:
         """The next point of the climb to the mode, (1, D), or none, (0, D)."""
-        none = np.zeros((0, self.target.dimension))
-        if not len(state):
-            return none
         point = next_step(state.evaluations)
-        return none if point is None else _not_pending(state, point[None])
+        return state.pending[:0] if point is None else _not_pending(state, point[None])
 
     def _learned(self, state: State, calls: bool, explores: bool) -> State:
         """The state with a record of its values, and the points of an exploration; or with their values.
