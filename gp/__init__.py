@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gp.comparison import Comparison, compare
     from gp.hyperparameters import Hyperparameters, fit
     from gp.integrals import Integral, Integrals, JointIntegral
-    from gp.interop import from_botorch, from_gpytorch, from_gpytorch_kernel
+    from gp.interop import as_botorch_model, from_botorch, from_gpytorch, from_gpytorch_kernel
     from gp.linalg import NotPositiveDefiniteError
     from gp.marginal import MarginalPosterior, components, marginalise
     from gp.observations import Gradients, Values
@@ -23,6 +23,6 @@ else:
 __all__ = [
     "Comparison", "GaussianProcess", "GradientMoments", "Gradients", "Hyperparameters", "Integral",
     "Integrals", "JointIntegral", "MarginalPosterior", "NotPositiveDefiniteError", "Path", "Posterior",
-    "Values", "compare", "components", "embeddings", "expectation", "fit", "from_botorch", "from_gpytorch",
-    "from_gpytorch_kernel", "kernels", "load", "marginalise", "means", "measures",
+    "Values", "as_botorch_model", "compare", "components", "embeddings", "expectation", "fit", "from_botorch",
+    "from_gpytorch", "from_gpytorch_kernel", "kernels", "load", "marginalise", "means", "measures",
 ]  # fmt: skip

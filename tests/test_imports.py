@@ -184,6 +184,7 @@ def test_folders_that_hide_no_module_raise_no_error(tmp_path):
         ("gpytorch", lambda: gp.from_gpytorch_kernel(None), "botorch"),
         ("gpytorch", lambda: gp.from_gpytorch(None), "botorch"),
         ("botorch", lambda: gp.from_botorch(None), "botorch"),
+        ("botorch", lambda: gp.as_botorch_model(None), "botorch"),
         ("matplotlib", lambda: importlib.import_module("bqvi.posterior.plots"), "plot"),
         ("sklearn", lambda: importlib.import_module("bqvi.sklearn"), "sklearn"),
         ("ray", lambda: bqvi.calls.RayExecutor(), "ray"),

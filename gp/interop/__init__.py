@@ -1,8 +1,9 @@
-"""Conversion from other packages: GPyTorch kernels, fitted GPyTorch and BoTorch models.
+"""Conversion from and to other packages: GPyTorch kernels, fitted GPyTorch and BoTorch models.
 
-    from_gpytorch_kernel    a GPyTorch kernel as one of this package
-    from_gpytorch           a fitted ``gpytorch.models.ExactGP`` as a posterior
-    from_botorch            a fitted BoTorch model, its transforms folded in, as a posterior
+    in    from_gpytorch_kernel    a GPyTorch kernel as one of this package
+          from_gpytorch           a fitted ``gpytorch.models.ExactGP`` as a posterior
+          from_botorch            a fitted BoTorch model, its transforms folded in, as a posterior
+    out   as_botorch_model        a posterior as a model that BoTorch's acquisition functions take
 
 Torch, GPyTorch and BoTorch are imported when one of these functions is called, not before; the last two come
 with the extra ``botorch``.
@@ -19,9 +20,11 @@ from gp.kernels.base import Kernel
 from gp.names import did_you_mean, needing
 
 if TYPE_CHECKING:
+    from gp.interop.botorch_model import PosteriorModel
+    from gp.marginal import MarginalPosterior
     from gp.posterior import Posterior
 
-__all__ = ["as_kernel", "from_botorch", "from_gpytorch", "from_gpytorch_kernel"]
+__all__ = ["as_botorch_model", "as_kernel", "from_botorch", "from_gpytorch", "from_gpytorch_kernel"]
 
 
 def from_gpytorch_kernel(kernel: Any) -> Kernel:
@@ -100,6 +103,27 @@ def from_botorch(model: Any) -> Posterior:
         from gp.interop.fitted_models import posterior_of_botorch
 
         return posterior_of_botorch(model)
+
+
+def as_botorch_model(posterior: Posterior | MarginalPosterior) -> PosteriorModel:
+    """Return a posterior as a BoTorch model, for its acquisition functions and optimisers.
+
+    Parameters
+    ----------
+    posterior : of values, derivatives or integrals. One in NumPy is taken to torch on the CPU; one
+        in torch keeps its dtype and device, which the points given to the model have to share. A marginalised
+        one predicts by the Gaussian with the mean and covariance of its mixture.
+
+    Returns
+    -------
+    botorch.models.model.Model
+        With one output. ``posterior(X)`` takes points (batch x q x D); gradients flow through X.
+        Data and hyperparameters are constants.
+    """
+    with needing():
+        from gp.interop.botorch_model import PosteriorModel, as_tensors
+
+    return PosteriorModel(as_tensors(posterior))
 
 
 def as_kernel(kernel: Any) -> Kernel:

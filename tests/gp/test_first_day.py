@@ -204,6 +204,14 @@ def test_an_acquisition_of_a_marginalised_posterior_is_the_mean(name, marginal):
     assert acquisition.ContinuousSearch().maximise(bound, seed=0).x.shape == (1, 2)
 
 
+def test_a_marginalised_posterior_is_a_botorch_model(marginal):
+    pytest.importorskip("botorch")
+    model, at = gp.as_botorch_model(marginal), torch.from_numpy(AT)
+    found = model.posterior(at)
+    np.testing.assert_allclose(found.mean[:, 0], marginal.mean(AT), atol=1e-10)
+    np.testing.assert_allclose(found.distribution.covariance_matrix, marginal.covariance(AT), atol=1e-8)
+
+
 def test_priors_of_a_user_are_used(data):
     flat = gp.fit(*data, priors=Priors(lengthscale=Plateau(1e-2, 1e3)), n_starts=1)
     assert flat.hyperparameters.coordinates.prior.centre is not None  # that of the noise

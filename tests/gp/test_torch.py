@@ -5,6 +5,8 @@ where there is a device and are skipped elsewhere.
 import numpy as np
 import pytest
 import torch
+from botorch.acquisition import LogExpectedImprovement
+from botorch.optim import optimize_acqf
 
 import gp
 from gp.kernels import Columns, Linear, Matern52, RationalQuadratic, SquaredExponential, White
@@ -99,12 +101,24 @@ def test_integrals(kernel, against, dtype, device, data):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_fits(dtype, device, data):
+def test_fits_and_botorch(dtype, device, data):
     x, y, at = data
     tx, ty, points = (torch.tensor(part, dtype=dtype, device=device) for part in data)
     noisy = 0.1 * np.random.default_rng(2).standard_normal(15)
     ours = gp.fit(tx, ty + torch.tensor(noisy, dtype=dtype, device=device))
     np.testing.assert_allclose(ours.mean(points).cpu(), gp.fit(x, y + noisy).mean(at), atol=1e-2)
+    model = gp.as_botorch_model(process("se").condition(tx, ty))
+    same(model.posterior(points[None]).mean[0, :, 0], process("se").condition(x, y).mean(at), dtype, device)
+    acquisition = LogExpectedImprovement(model, best_f=ty.max())
+    candidates = points[:, None, :].clone().requires_grad_()
+    acquisition(candidates).sum().backward()
+    assert (candidates.grad.dtype, candidates.grad.device.type) == (dtype, device)
+    assert bool(candidates.grad.isfinite().all())
+    if dtype is torch.float64:  # in single precision L-BFGS-B's line search warns now and then
+        torch.manual_seed(0)
+        bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=dtype, device=device)
+        found, _ = optimize_acqf(acquisition, bounds, q=1, num_restarts=2, raw_samples=8)
+        assert (found.dtype, found.device.type) == (dtype, device)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
