@@ -48,23 +48,6 @@ def test_a_quadratic_trend_has_an_embedding_with_any_covariance():
     check_embedding(TREND, Gaussian([0.2, -0.3, 0.1], root @ root.T + 0.2 * np.eye(3)))
 
 
-def in_torch(kernel, x, y):
-    e = torch.exp(-0.5 * ((x - y) / torch.tensor(kernel.lengthscale)) ** 2)
-    w = kernel.interaction
-    return kernel.variance * ((1 + w * e).prod() - 1) / ((1 + w) ** len(e) - 1)
-
-
-def test_covariances_are_autodiff_of_the_formula():
-    observed = Observations((Values(POINTS), Gradients(POINTS)))
-    matrix, n = gram_of(ANOVA, observed)(ANOVA)[0], len(POINTS)
-    x, y = torch.tensor(POINTS[0]), torch.tensor(POINTS[1])
-    grad_y = torch.func.grad(lambda a, b: in_torch(ANOVA, a, b), 1)
-    assert matrix[0, 1] == pytest.approx(float(in_torch(ANOVA, x, y)))
-    np.testing.assert_allclose(matrix[0, n + 3 : n + 6], grad_y(x, y), rtol=1e-10)
-    both = torch.func.jacfwd(grad_y, 0)(x, y).T
-    np.testing.assert_allclose(matrix[n : n + 3, n + 3 : n + 6], both, rtol=1e-10, atol=1e-13)
-
-
 @pytest.mark.parametrize("name", list(KERNELS))
 @pytest.mark.parametrize("slopes", [0, 1, 4, 9])
 def test_fixed_points_are_the_covariance_and_its_pullback(name, slopes):

@@ -38,12 +38,6 @@ def test_a_term_is_the_conditional_of_the_joint_gaussian(posterior, term):
     np.testing.assert_allclose(variance, np.diag(covariance), rtol=0, atol=1e-10)
 
 
-def test_the_means_add_up(posterior):
-    at = np.linspace(-1, 7, 9)[:, None]
-    total = 0.7 + sum(component.mean(at) for component in gp.components(posterior))
-    np.testing.assert_allclose(total, posterior.mean(at), rtol=0, atol=1e-12)  # rounding of three sums
-
-
 def test_terms_of_a_mixture_over_hyperparameters_are_the_mixture_of_its_terms():
     """The law of total variance over the members, written out."""
     rng = np.random.default_rng(4)

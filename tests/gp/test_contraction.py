@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from gp.kernels import (
     Columns,
@@ -46,19 +45,6 @@ def test_contraction_is_the_gradient_of_the_weighted_sum(name):
     # central differences: truncation step^2 f''' and rounding eps / step, both near 1e-10
     np.testing.assert_allclose(contracted_gradient(kernel, x, y, weights), numeric, atol=1e-8)
     np.testing.assert_allclose(diagonal_gradient(kernel, x), diagonal, atol=1e-8)
-
-
-@pytest.mark.parametrize("name", ["se", "matern52", "product"])
-def test_contraction_in_torch_is_that_of_numpy(name):
-    kernel, rng = KERNELS[name], np.random.default_rng(1)
-    arrays = rng.normal(size=(4, 2)), rng.normal(size=(7, 2)), rng.normal(size=(4, 7))
-    tensors = [torch.tensor(a) for a in arrays]
-    np.testing.assert_allclose(
-        contracted_gradient(kernel, *tensors).numpy(),
-        contracted_gradient(kernel, *arrays),
-        rtol=1e-12,
-        atol=1e-13,
-    )
 
 
 def test_far_from_the_origin_the_digits_stay():

@@ -13,7 +13,6 @@ import gp
 from gp.checks import require_memory
 from gp.files import write_arrays
 from gp.kernels import RBF, Columns, Linear, Matern52, Periodic, RationalQuadratic, SquaredExponential, White
-from gp.priors import Plateau, Priors
 
 
 @pytest.fixture(scope="module")
@@ -210,9 +209,3 @@ def test_a_marginalised_posterior_is_a_botorch_model(marginal):
     found = model.posterior(at)
     np.testing.assert_allclose(found.mean[:, 0], marginal.mean(AT), atol=1e-10)
     np.testing.assert_allclose(found.distribution.covariance_matrix, marginal.covariance(AT), atol=1e-8)
-
-
-def test_priors_of_a_user_are_used(data):
-    flat = gp.fit(*data, priors=Priors(lengthscale=Plateau(1e-2, 1e3)), n_starts=1)
-    assert flat.hyperparameters.coordinates.prior.centre is not None  # that of the noise
-    assert np.isinf(flat.hyperparameters.coordinates.prior.scale[:2]).all()

@@ -4,12 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from negative_quadratic import NegativeQuadratic
 
 import gp
-from gp.fixed_points import gram_of
-from gp.fixed_points.gram import covariance_with_pullback
 from gp.kernels import Columns, Linear, Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
 from gp.observations import Observations
 from gp.problem import EvidenceProblem
@@ -77,26 +74,6 @@ def test_evidence_gradient_counts_the_jitter():
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("same_points", [False, True])
-@pytest.mark.parametrize("lengthscale", [np.array([0.7, 1.3]), 0.9])
-def test_closed_form_agrees_with_autodiff(lengthscale, same_points):
-    """A subclass is not known to have the closed form, and is differentiated by torch."""
-
-    class Same(SquaredExponential):
-        pass
-
-    rng = np.random.default_rng(1)
-    points = rng.standard_normal((5, 2))
-    both = (gp.Values(points), gp.Gradients(points))
-    x = Observations(both if same_points else tuple(blocks(rng)))
-    weights = rng.standard_normal((len(x), len(x)))
-    weights = weights + weights.T
-    kernel, same = (kind(lengthscale, 1.5) for kind in (SquaredExponential, Same))
-    closed, autodiff = gram_of(kernel, x)(kernel), covariance_with_pullback(same, x)
-    np.testing.assert_allclose(closed[0], autodiff[0], rtol=1e-13, atol=1e-14)
-    np.testing.assert_allclose(closed[1](weights), autodiff[1](weights), rtol=1e-11)
-
-
 def drawn(seed, n, d=2, lengthscale=(0.6, 2.0)):
     """Values and gradients at n points of a function drawn from a process with known lengthscales."""
     rng = np.random.default_rng(seed)
@@ -124,24 +101,6 @@ def test_evidence_is_that_of_the_posterior():
     assert bound < 1e-7
     np.testing.assert_allclose(posterior.mean(x[1]), y[1].reshape(-1), rtol=0, atol=bound)
     np.testing.assert_allclose(posterior.mean(x[0].x), y[0] + 3.0, rtol=0, atol=bound)
-
-
-def test_gradients_tell_lengthscales_better_than_values_alone():
-    """In each of 6 draws; if gradients had no information, this would happen with probability 1 / 64."""
-    errors = []
-    for seed in range(6):
-        x, y = drawn(seed, 10)
-        with_gradients = gp.fit(x, y, noise=None, n_starts=1)
-        values_only = gp.fit(x[0].x, y[0], noise=None, n_starts=1)
-        errors.append(
-            [
-                np.sum(np.log(posterior.kernel.lengthscale / [0.6, 2.0]) ** 2)
-                for posterior in (with_gradients, values_only)
-            ]
-        )
-    errors = np.array(errors)
-    assert np.all(errors[:, 0] < errors[:, 1])
-    assert errors[:, 0].sum() < 0.5 * errors[:, 1].sum()
 
 
 def test_gradients_alone():
@@ -207,15 +166,6 @@ def test_rounding_does_not_stop_a_search_on_a_slope():
     truth = problem.kernel.with_parameters([np.array([0.6, 2.0]), problem.kernel.variance])
     vector = replace(problem, kernel=truth).pack()
     assert found.log_evidence > problem.objective.value(vector) - 0.1
-
-
-def test_torch_gives_torch():
-    x, y = drawn(7, 12)
-    tensors = [gp.Values(torch.from_numpy(x[0].x)), gp.Gradients(torch.from_numpy(x[0].x))]
-    posterior = gp.fit(tensors, [torch.from_numpy(part) for part in y])
-    same = gp.fit(x, y)
-    np.testing.assert_allclose(same.kernel.lengthscale, posterior.kernel.lengthscale, rtol=1e-6)
-    assert isinstance(posterior.mean(torch.zeros((3, 2), dtype=torch.float64)), torch.Tensor)
 
 
 def test_marginalised_and_extended():

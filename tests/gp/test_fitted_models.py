@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from botorch.exceptions.warnings import InputDataWarning
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, MultiTaskGP, SingleTaskGP
 from botorch.models.transforms.input import (
     ChainedInputTransform,
@@ -17,7 +16,6 @@ from botorch.models.transforms.input import (
     Normalize,
 )
 from botorch.models.transforms.outcome import Log, Standardize
-from gpytorch.mlls import ExactMarginalLogLikelihood
 
 import gp
 
@@ -112,26 +110,6 @@ def test_botorch_models_keep_their_predictions(name):
     assert ours.jitter == 0.0
 
 
-def fitted():
-    model = SingleTaskGP(X, Y, input_transform=Normalize(d=2))
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    return model
-
-
-@pytest.fixture(scope="module")
-def fitted_model():
-    return fitted()
-
-
-def test_a_fitted_model_keeps_its_predictions(fitted_model):
-    ours = gp.from_botorch(fitted_model)
-    with torch.no_grad():
-        theirs = fitted_model.posterior(AT)
-    torch.testing.assert_close(ours.mean(AT), theirs.mean[:, 0], rtol=0, atol=1e-8)
-    covariance = theirs.distribution.covariance_matrix
-    torch.testing.assert_close(ours.covariance(AT), covariance, rtol=0, atol=1e-8)
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_the_model_is_left_as_it_was(training):
     model = varied(MODELS["default"]()).train(training)
@@ -184,43 +162,6 @@ def test_cuda_models_stay_on_their_device():
     torch.testing.assert_close(ours.integral(measure).mean.cpu(), host.mean, rtol=0, atol=1e-8)
 
 
-# integrals
-
-
-def gauss_legendre(n):
-    nodes, weights = np.polynomial.legendre.leggauss(n)
-    return product_rule(LOWER + WIDTH / 2, WIDTH / 2, nodes, weights / 2)
-
-
-def gauss_hermite(n, mean, sd):
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    return product_rule(mean, sd, nodes, weights / weights.sum())
-
-
-def product_rule(centre, scale, nodes, weights):
-    grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), axis=-1).reshape(-1, 2)
-    return torch.tensor(centre + scale * grid), torch.tensor(np.outer(weights, weights).reshape(-1))
-
-
-MEAN, SD = LOWER + 0.4 * WIDTH, 0.2 * WIDTH
-INTEGRALS = {
-    "uniform": (gp.measures.Uniform(LOWER, LOWER + WIDTH), gauss_legendre(30)),
-    "gaussian": (gp.measures.Gaussian(MEAN, SD**2), gauss_hermite(30, MEAN, SD)),
-}
-
-
-@pytest.mark.parametrize("name", INTEGRALS)
-def test_the_integral_of_a_fitted_model(fitted_model, name):
-    measure, (nodes, weights) = INTEGRALS[name]
-    integral = gp.from_botorch(fitted_model).integral(measure)
-    with torch.no_grad():
-        theirs = fitted_model.posterior(nodes)
-    # product Gauss rules of 30^2 nodes are exact to rounding for functions this smooth
-    torch.testing.assert_close(integral.mean, weights @ theirs.mean[:, 0], rtol=0, atol=1e-8)
-    average = weights @ theirs.distribution.covariance_matrix @ weights
-    torch.testing.assert_close(integral.variance, average, rtol=0, atol=1e-8)
-
-
 # GPyTorch
 
 
@@ -253,23 +194,6 @@ def test_a_gpytorch_model_keeps_its_predictions():
     # its distances have an error of sqrt(eps) = 1.5e-8 near 0, where this kernel has a slope of about 1
     torch.testing.assert_close(ours.mean(AT), theirs.mean, rtol=0, atol=1e-7)
     torch.testing.assert_close(ours.covariance(AT), theirs.covariance_matrix, rtol=0, atol=1e-7)
-
-
-def test_a_gpytorch_model_of_one_column():
-    model = exact_gp(x=X[:, 0], kernel=gk.ScaleKernel(gk.MaternKernel(nu=2.5)))
-    ours = gp.from_gpytorch(model)
-    integral = ours.integral(gp.measures.Uniform(LOWER[:1], (LOWER + WIDTH)[:1]))
-    # a rule between the data, at which the mean's fifth derivative jumps, exact up to there
-    nodes, weights = np.polynomial.legendre.leggauss(12)
-    edges = np.concatenate([LOWER[:1], np.sort(X[:, 0]), (LOWER + WIDTH)[:1]])
-    half = np.diff(edges)[:, None] / 2
-    at = torch.tensor((edges[:-1, None] + half * (1 + nodes)).reshape(-1))
-    weights = torch.tensor((half * weights).reshape(-1) / WIDTH[0])
-    model.eval()
-    with torch.no_grad():
-        theirs = model(at)
-    torch.testing.assert_close(ours.mean(at[:, None]), theirs.mean, rtol=0, atol=1e-8)
-    torch.testing.assert_close(integral.mean, weights @ theirs.mean, rtol=0, atol=1e-8)
 
 
 # inputs that are refused

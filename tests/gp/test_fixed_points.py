@@ -7,7 +7,6 @@ from measure_contract import check_embedding
 from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
 from gp.embeddings import embed
 from gp.fixed_points import Changes, gram, gram_of, scaled
-from gp.fixed_points.gram import covariance_with_pullback
 from gp.kernels import (
     Anova,
     ByColumn,
@@ -86,16 +85,6 @@ def test_many_points_have_the_matrix_and_the_products_of_few(name, monkeypatch):
     np.testing.assert_allclose(matrix, kept, rtol=1e-13)
     np.testing.assert_allclose(pullback(weights), of_kept(weights), rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(pullback.times(vectors), of_kept.times(vectors), rtol=1e-12, atol=1e-13)
-
-
-def test_slopes_at_the_same_points_are_those_of_any_blocks():
-    kernel = KERNELS["smooth"]
-    matrix, pullback = gram_of(kernel, OBSERVED["slopes"])(kernel)
-    weights = np.random.default_rng(4).standard_normal(matrix.shape)
-    weights = weights + weights.T
-    any_blocks = Observations((Values(X), Gradients(X, (0, 1, 2))))  # not known to be all of them
-    general = covariance_with_pullback(kernel, any_blocks)[1](weights)
-    np.testing.assert_allclose(pullback(weights), general, rtol=1e-10)
 
 
 def product(inner):

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gp
-from gp.testing import check_kernel
 
 D = 3
 POSITIVE = st.floats(0.2, 3.0)
@@ -71,42 +70,12 @@ def test_values_are_those_of_gpytorch(kernel, seed):
     np.testing.assert_allclose(ours(x, y), theirs, rtol=0, atol=1e-11 * max(1, abs(theirs).max()))
 
 
-def test_scaled_kernels_apply_their_active_dimensions_once():
-    inner = gk.RBFKernel(active_dims=[1, 2]) * gk.LinearKernel(active_dims=[0])
-    kernel = gk.ScaleKernel(gk.ScaleKernel(gk.MaternKernel(active_dims=[2])) + inner).double()
-    x = np.random.default_rng(0).normal(size=(6, D))
-    ours = gp.from_gpytorch_kernel(kernel)
-    at = torch.from_numpy(x)
-    np.testing.assert_allclose(ours(x, x), gram(kernel, at, at), rtol=0, atol=1e-12)
-
-
-def test_a_converted_kernel_keeps_the_kernel_contract():
-    kernel = gk.ScaleKernel(gk.RBFKernel(ard_num_dims=2)) + gk.PeriodicKernel(active_dims=[1])
-    check_kernel(gp.from_gpytorch_kernel(kernel.double()), dimension=2)
-
-
 def test_parameters_are_copied():
     kernel = gk.RBFKernel().double()
     ours = gp.from_gpytorch_kernel(kernel)
     before = ours.lengthscale
     kernel.lengthscale = 7.0
     assert ours.lengthscale == before
-
-
-@pytest.mark.parametrize("kind", ["numpy", "torch"])
-def test_a_process_takes_a_gpytorch_kernel(kind):
-    rng = np.random.default_rng(1)
-    x, y, at = rng.normal(size=(8, 2)), rng.normal(size=8), rng.normal(size=(4, 2))
-    if kind == "torch":
-        x, y, at = (torch.from_numpy(part) for part in (x, y, at))
-    kernel = gk.ScaleKernel(gk.MaternKernel(ard_num_dims=2)).double()
-    kernel.base_kernel.lengthscale = tensor([0.7, 1.3])
-    kernel.outputscale = 2.0
-    ours = gp.GaussianProcess(kernel, noise=0.1).condition(x, y)
-    same = gp.GaussianProcess(gp.kernels.Matern52(np.array([0.7, 1.3]), 2.0), noise=0.1)
-    assert type(ours.mean(at)) is type(at)
-    # parameters go through GPyTorch's softplus and back: a few rounding errors
-    np.testing.assert_allclose(ours.mean(at), same.condition(x, y).mean(at), rtol=0, atol=1e-13)
 
 
 def test_a_fit_takes_a_gpytorch_kernel():

@@ -15,7 +15,6 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import gp
-from gp.evidence import LogPosterior
 from gp.hyperparameters import posterior_at
 from gp.kernels import (
     Columns,
@@ -30,8 +29,7 @@ from gp.kernels import (
 from gp.marginal import _chain
 from gp.priors import JointPrior, LogCauchy, Plateau, Priors
 from gp.problem import DataUnits, EvidenceProblem, SearchCoordinates
-from gp.screening import InUnits, _starts, curvature
-from gp.search import Expansion
+from gp.screening import InUnits, _starts
 
 
 @pytest.fixture(scope="module")
@@ -99,35 +97,6 @@ def test_evidence_gradient_agrees_with_autodiff(name, data):
     np.testing.assert_allclose(gradient, autodiff, rtol=1e-9)
 
 
-def test_evidence_is_that_of_the_posterior(fitted):
-    np.testing.assert_allclose(
-        fitted.log_marginal_likelihood, fitted.hyperparameters.log_evidence, rtol=1e-10
-    )
-
-
-def test_closed_forms_are_optimal(fitted, data):
-    """No other constant mean or overall scale has a higher evidence."""
-    best = fitted.log_marginal_likelihood
-    for factor, shift in ((1.01, 0), (0.99, 0), (1, 0.01), (1, -0.01)):
-        process = gp.GaussianProcess(
-            gp.kernels.scaled(fitted.kernel, factor),
-            gp.means.Constant(fitted.mean_function.value + shift),
-            fitted.noise * factor,
-        )
-        assert process.condition(*data).log_marginal_likelihood < best
-
-
-def test_the_optimum_is_stationary(fitted):
-    found = fitted.hyperparameters
-    target = InUnits(found.problem, found.coordinates, with_prior=True)
-    gradient = target.expanded(found.psi).gradient
-    assert found.converged
-    assert np.max(np.abs(gradient)) < 1e-2  # 1e-5 nats within one standard deviation of 0.1
-    analytic = target.expanded(found.psi + 0.3).gradient
-    numeric = approx_fprime(found.psi + 0.3, target.value, 1e-6)
-    np.testing.assert_allclose(analytic, numeric, atol=1e-3)
-
-
 def test_evidence_is_no_worse_than_scikit_learn(data):
     x, y = data
     kernel = sk.ConstantKernel() * sk.RBF(np.ones(3), (1e-2, 1e4)) + sk.WhiteKernel(0.1)
@@ -160,11 +129,6 @@ def test_torch_gives_torch(fitted, data):
     np.testing.assert_allclose(ours.mean(x), fitted.mean(data[0]), atol=1e-9)
     single = gp.fit(x.float(), y.float())
     assert single.mean(x.float()).dtype == torch.float32
-
-
-def test_same_seed_same_result(data):
-    a, b = gp.fit(*data, seed=3), gp.fit(*data, seed=3)
-    np.testing.assert_array_equal(a.hyperparameters.psi, b.hyperparameters.psi)
 
 
 def test_what_the_data_do_not_determine_is_said(data):
@@ -250,16 +214,6 @@ def test_known_noise_and_composite_kernels(data):
     assert learnt.log_marginal_likelihood > known.log_marginal_likelihood - 0.01
 
 
-def test_a_period_is_found():
-    rng = np.random.default_rng(2)
-    x = np.sort(rng.uniform(0, 10, size=60))[:, None]
-    y = np.sign(np.sin(2 * np.pi * x[:, 0] / 1.37)) + 0.1 * rng.normal(size=60)
-    posterior = gp.fit(x, y, Periodic(), n_starts=12)
-    multiple = posterior.kernel.period / 1.37  # a multiple of the period is one as well
-    assert abs(multiple - round(multiple)) < 0.02
-    assert posterior.variance(x + 13.7).max() < 0.2
-
-
 def test_means_are_fitted(data):
     x, _ = data
     y = 1.5 - 0.5 * np.sum(((x - 0.4) / 0.8) ** 2, axis=1)
@@ -322,20 +276,6 @@ def test_marginal_variance_includes_the_hyperparameters(fitted, data):
         gp.marginalise(given)
     with pytest.raises(ValueError, match="fit it to all"):
         gp.marginalise(fitted.extend(at[:1], np.zeros(1)))
-
-
-def test_a_curvature_is_taken_at_the_step_at_which_the_gradient_is_smooth(fitted, monkeypatch):
-    """A jump a of a gradient -3 psi at psi is an error a / (2 step) of its difference: .01 at the step .1."""
-    fit = fitted.hyperparameters
-    psi = np.zeros(1)
-
-    def expanded(self, at):
-        return Expansion(0.0, lambda: -3.0 * at - 0.002 * (at > 0.0))
-
-    monkeypatch.setattr(InUnits, "expanded", expanded)
-    monkeypatch.setattr(LogPosterior, "evidence", lambda self, vector: fitted)
-    monkeypatch.setattr(type(fit.coordinates), "vector", lambda self, at: at)
-    np.testing.assert_allclose(curvature(fit.problem, fit.coordinates, psi), [[3.01]], rtol=1e-9)
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -420,15 +360,6 @@ def test_few_rows_of_many_columns_leave_the_predictions_calibrated():
             coverages.append(np.mean(np.abs(mean - y[40:]) < 1.96 * np.sqrt(variance + posterior.noise)))
     assert min(covered) > 0.85
     assert np.mean(covered) > np.mean(flat) + 0.1
-
-
-def test_the_prior_of_lengthscales_grows_with_the_columns(data):
-    problem = EvidenceProblem(*data, SquaredExponential(np.ones(3)) + Columns(Matern52(), (1,)),
-                              gp.means.Zero(), None, True)  # fmt: skip
-    found = SearchCoordinates.of(problem, DataUnits.of(*data), Priors())
-    centres = dict(zip(found.names, found.prior.centre, strict=True))
-    ratio = np.exp(centres["terms[0].lengthscale[0]"] - centres["terms[1].lengthscale"])
-    assert ratio == pytest.approx(np.sqrt(3))
 
 
 @pytest.mark.parametrize("kernel", [SquaredExponential(np.ones(3)), Periodic()])

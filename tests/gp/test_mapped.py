@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hermite_rule import hermite
 from measure_contract import check_embedding
 
 from gp.embeddings import embed
@@ -26,13 +27,7 @@ def test_contracts():
 
 @pytest.mark.parametrize("measure", [MIXTURE.components[0], MIXTURE], ids=["gaussian", "mixture"])
 def test_integrals_against_a_rule(measure):
-    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-    grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), -1).reshape(-1, 2)
-    product = np.outer(weights, weights).reshape(-1) / weights.sum() ** 2
-    parts = measure.components if isinstance(measure, GaussianMixture) else (measure,)
-    shares = measure.weights if isinstance(measure, GaussianMixture) else [1.0]
-    points = np.concatenate([part.map.from_standard(grid) for part in parts])
-    weights = np.concatenate([share * product for share in shares])
+    points, weights = hermite(measure, 60)
     x = np.random.default_rng(0).standard_normal((5, 2))
     pair = embed(NEAR, measure)
     # 60 nodes to a coordinate, functions a third as wide as the measure

@@ -170,14 +170,6 @@ def test_numpy_and_torch_agree(name, dtype):
         np.testing.assert_allclose(tensor.numpy(), array, **tolerance)
 
 
-def test_what_comes_back_follows_the_points():
-    gaussian = MEASURES["gaussian"]
-    x = torch.zeros(3, 2, dtype=torch.float32)
-    assert gaussian.log_density(x).dtype == torch.float32
-    assert gaussian.log_density(x.numpy()).dtype == np.float32
-    assert Gaussian(np.zeros(2, np.float32), np.ones(2, np.float32)).mean.dtype == np.float32
-
-
 def test_samples_are_differentiable_in_the_parameters():
     mean = torch.zeros(2, dtype=torch.float64, requires_grad=True)
     covariance = torch.tensor(S2, requires_grad=True)

@@ -140,53 +140,6 @@ def test_gradient_moments_are_those_of_differences(name, data):
         np.testing.assert_allclose(gradient.covariance[:, d, d], difference, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_derivative_observations_are_the_limit_of_close_values(name, data):
-    x, _, at = data
-    step = 1e-3
-    shift = np.array([0, step / 2])
-    ahead, behind = x[:4] + shift, x[:4] - shift
-    rest = x[4:]
-    process = gp.GaussianProcess(KERNELS[name])
-    pairs = np.concatenate([rest, ahead, behind])
-    close = process.condition(pairs, f(pairs))
-    slopes = (f(ahead) - f(behind)) / step
-    means = (f(ahead) + f(behind)) / 2
-    exact = process.condition(
-        [gp.Values(rest), gp.Values(x[:4]), gp.Gradients(x[:4], (1,))], [f(rest), means, slopes]
-    )
-    # sum and difference of a pair are value and derivative up to step^2 / 8 times a second
-    # derivative of the interpolant; Matern 5/2 has no fourth derivative and loses one order
-    np.testing.assert_allclose(exact.mean(at), close.mean(at), atol=1e-3)
-    np.testing.assert_allclose(exact.variance(at), close.variance(at), atol=1e-3)
-    assert np.all(exact.variance(at) < process.condition(x, f(x)).variance(at) + 1e-9)
-    np.testing.assert_allclose(exact.mean(gp.Gradients(x[:4], (1,))), slopes, atol=1e-6)
-    np.testing.assert_allclose(exact.mean(rest), f(rest), atol=1e-6)
-
-
-def test_derivative_observations_determine_a_quadratic():
-    """With values at one point and the gradient at two, a function of a quadratic kernel is known."""
-    kernel = (Linear(1.0) + Constant(1.0)) * (Linear(1.0) + Constant(1.0))
-    x, at = np.array([[0.3], [-1.2]]), np.linspace(-2, 2, 5)[:, None]
-    posterior = gp.GaussianProcess(kernel).condition(
-        [gp.Values(x[:1]), gp.Gradients(x)], [2 + 3 * x[:1, 0] - x[:1, 0] ** 2, 3 - 2 * x]
-    )
-    np.testing.assert_allclose(posterior.mean(at), 2 + 3 * at[:, 0] - at[:, 0] ** 2, atol=1e-10)
-    np.testing.assert_allclose(posterior.variance(at), 0, atol=1e-10)
-
-
-def test_every_subset_of_dimensions_is_a_part_of_the_gradient(data):
-    x, _, at = data
-    process = gp.GaussianProcess(KERNELS["matern52"])
-    whole = process.covariance(gp.Gradients(x), gp.Gradients(at)).reshape(12, 2, 7, 2)
-    part = process.covariance(gp.Gradients(x, (1,)), gp.Gradients(at, (1, 0)))
-    np.testing.assert_array_equal(part.reshape(12, 7, 2), whole[:, 1, :, ::-1])
-    np.testing.assert_array_equal(
-        process.covariance(gp.Gradients(at, (0,)), x),
-        process.covariance(x, gp.Gradients(at, (0,))).T,
-    )
-
-
 @pytest.mark.parametrize("noise", [None, 0.05, "per point"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_extension_equals_a_refit(name, noise, data):
@@ -207,18 +160,6 @@ def test_extension_equals_a_refit(name, noise, data):
         first.mean(at),
         process.condition(x[:5], y[:5], variances[:5] if noise == "per point" else None).mean(at),
     )
-
-
-def test_extension_by_gradients_equals_a_refit(data):
-    x, y, at = data
-    process = gp.GaussianProcess(KERNELS["se"], noise=0.01)
-    blocks = [gp.Values(x), gp.Gradients(at, (1,)), gp.Values(at)]
-    values = [y, f_gradient(at)[:, 1], f(at)]
-    refit = process.condition(blocks, values)
-    extended = process.condition(x, y).extend(blocks[1], values[1]).extend(blocks[2], values[2])
-    points = x + 0.3
-    np.testing.assert_allclose(extended.mean(points), refit.mean(points), rtol=0, atol=1e-10)
-    np.testing.assert_allclose(extended.variance(points), refit.variance(points), atol=1e-10)
 
 
 points_2d = st.lists(st.tuples(st.floats(-3, 3), st.floats(-3, 3)), min_size=2, max_size=8, unique=True)
@@ -275,16 +216,6 @@ def test_one_point_with_two_values_needs_noise(data):
         gp.GaussianProcess(KERNELS["se"]).condition(x, y).extend(twice[12:], values[12:])
     noisy = gp.GaussianProcess(KERNELS["se"], noise=0.1).condition(twice, values)
     assert np.all(np.isfinite(noisy.mean(at)))
-
-
-@pytest.mark.parametrize("scale", [1e-8, 1e-3, 1e8])
-def test_the_unit_of_the_data_does_not_matter(scale, data):
-    x, y, at = data
-    kernel = SquaredExponential(ARD * scale, 1.7 / scale**2)
-    ours = gp.GaussianProcess(kernel).condition(x * scale, y / scale)
-    reference = gp.GaussianProcess(KERNELS["se"]).condition(x, y)
-    np.testing.assert_allclose(ours.mean(at * scale) * scale, reference.mean(at), rtol=1e-8)
-    np.testing.assert_allclose(ours.variance(at * scale) * scale**2, reference.variance(at), atol=1e-8)
 
 
 def test_no_point_and_one_point():

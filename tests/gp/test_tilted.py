@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hermite_rule import hermite
 from measure_contract import check_embedding
 
 from gp.embeddings import embed
@@ -18,17 +19,6 @@ MIXTURE = GaussianMixture(
 STANDARD = Gaussian(np.zeros(2), np.ones(2))
 
 
-def rule(measure, count=44):
-    """Gauss-Hermite points and weights of a Gaussian or a mixture, D = 2."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
-    grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), -1).reshape(-1, 2)
-    product = np.outer(weights, weights).reshape(-1) / weights.sum() ** 2
-    parts = measure.components if isinstance(measure, GaussianMixture) else (measure,)
-    shares = measure.weights if isinstance(measure, GaussianMixture) else [1.0]
-    points = np.concatenate([part.map.from_standard(grid) for part in parts])
-    return points, np.concatenate([share * product for share in shares])
-
-
 def test_contract():
     check_kernel(Tilted(SquaredExponential(np.array([0.9, 1.4]), 1.2), 0.3))
     check_embedding(Tilted(SquaredExponential(np.array([0.9, 1.4]), 1.2), 0.1), MIXTURE.components[0])
@@ -37,7 +27,7 @@ def test_contract():
 @pytest.mark.parametrize("measure", [STANDARD, MIXTURE], ids=["gaussian", "mixture"])
 def test_tilted_embedding_against_a_rule(measure):
     kernel = Tilted(SquaredExponential(np.array([0.9, 1.4]), 1.0), 0.4)
-    points, weights = rule(measure)
+    (points, weights), (others, of_others) = hermite(measure, 44), hermite(STANDARD, 44)
     x = np.random.default_rng(0).standard_normal((5, 2))
     pair = embed(kernel, measure)
     # 44 nodes to a coordinate: bumps as wide as the measure, times exp(.2 u^2), to 1e-9
@@ -46,7 +36,7 @@ def test_tilted_embedding_against_a_rule(measure):
     np.testing.assert_allclose(pair.mean_gradient(x), slopes, rtol=1e-8, atol=1e-9)
     assert float(pair.double()) == pytest.approx(float(weights @ kernel(points, points) @ weights), rel=1e-7)
     assert float(pair.double(STANDARD)) == pytest.approx(
-        float(weights @ kernel(points, rule(STANDARD)[0]) @ rule(STANDARD)[1]), rel=1e-7
+        float(weights @ kernel(points, others) @ of_others), rel=1e-7
     )
 
 
