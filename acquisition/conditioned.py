@@ -28,7 +28,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 
 from gp.arrays import Array, at_least, namespace, to_numpy
-from gp.linear_maps import explained
+from gp.matrices import explained
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,8 +41,8 @@ from gp.embeddings.embed import gradient_in_points
 from gp.embeddings.registry import in_kind_of
 from gp.integrals import Integrals
 from gp.kernels.crossed import contracted_gradient, diagonal_gradient
-from gp.linear_maps import lower_inverse
 from gp.marginal import MarginalPosterior
+from gp.matrices import lower_inverse
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 from gp.measures.mixture_density import MixtureDensity
 from gp.observations import Gradients, Values, covariance

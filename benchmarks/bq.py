@@ -19,7 +19,7 @@ from benchmarks.paired import Line, paired
 from bqvi.gradients import bayesian_quadrature
 from bqvi.gradients.evaluations import evaluate
 from experiments.problems.gradient_targets import GradientTarget, targets
-from gp.triangular import cholesky
+from gp.matrices import cholesky
 
 EVALUATIONS = 200
 SEEDS = (100, 101, 102)

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from gp.arrays import Array, describe, is_torch, namespace, shown, to_numpy
-from gp.linear_maps import smallest_eigenvalue
+from gp.matrices import smallest_eigenvalue
 from gp.names import did_you_mean
 
 Seed: TypeAlias = int | np.random.Generator

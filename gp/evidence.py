@@ -50,9 +50,9 @@ from gp.arrays import Array
 from gp.fixed_points.gram import Changes
 from gp.kernels.base import Pullback
 from gp.linalg import Factor, Whitening, inverse, least_squares
+from gp.matrices import cholesky
 from gp.priors import JointPrior
 from gp.search import Expansion, Search, search
-from gp.triangular import cholesky
 
 Convention: TypeAlias = Literal["profiled", "marginal", "known"]
 _TINY = 1e-300

@@ -15,6 +15,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from gp.matrices import spectrum
+
 _Result = TypeVar("_Result")
 _ROUNDING = 1e-10  # of eigenvalues, relative to the largest
 
@@ -32,12 +34,6 @@ def curvature(gradients: Callable[[np.ndarray], np.ndarray], at: np.ndarray, ste
     slopes = np.asarray(gradients(np.concatenate([at + moves, at - moves])))
     falls = (slopes[size:] - slopes[:size]) / (2.0 * step)
     return 0.5 * (falls + falls.T)
-
-
-def spectrum(curvature: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the eigenvalues (P,) of a curvature (P, P), raised to ``least``, and its eigenvectors (P, P)."""
-    values, vectors = np.linalg.eigh(curvature)
-    return np.maximum(values, least), vectors
 
 
 def root(curvature: np.ndarray, least: float) -> np.ndarray:

@@ -30,10 +30,10 @@ from functools import cached_property
 
 import numpy as np
 
-from gp import triangular
+from gp import matrices
 from gp.arrays import Array, as_like, is_torch, namespace
+from gp.matrices import lapack, solve_lower
 from gp.threads import of_few
-from gp.triangular import lapack, solve_lower
 
 _BLOCK = 64
 """The number of rows that are mirrored at once."""
@@ -93,7 +93,7 @@ class Factor:
     @property
     def whitening(self) -> np.ndarray:
         """C^-1, (n, n), which is computed anew at each use. NumPy only."""
-        return triangular.triangular_inverse(self.lower)
+        return matrices.triangular_inverse(self.lower)
 
     @property
     def log_determinant(self) -> Array:
@@ -120,8 +120,8 @@ class Whitening:
     @classmethod
     def of(cls, matrix: np.ndarray) -> Whitening:
         """That of a covariance (n, n), which is overwritten; LinAlgError where it has no factor."""
-        factor = triangular.cholesky(matrix, overwrite=True)
-        return cls(np.ascontiguousarray(triangular.triangular_inverse(factor)))
+        factor = matrices.cholesky(matrix, overwrite=True)
+        return cls(np.ascontiguousarray(matrices.triangular_inverse(factor)))
 
     def extended(self, cross: np.ndarray, corner: np.ndarray) -> Whitening:
         """That of m more rows, in O(n^2 m): C^-1 grows by rows M^-1 [-X^T C^-1, I], M M^T = S - X^T X.
@@ -133,7 +133,7 @@ class Whitening:
         """
         n, m = cross.shape
         corner -= cross.T @ cross
-        last = triangular.triangular_inverse(triangular.cholesky(corner, overwrite=True))
+        last = matrices.triangular_inverse(matrices.cholesky(corner, overwrite=True))
         whitening = np.zeros((n + m, n + m))
         whitening[:n, :n] = self.whitening
         whitening[n:, :n] = -(last @ cross.T) @ self.whitening
@@ -143,7 +143,7 @@ class Whitening:
     @property
     def lower(self) -> np.ndarray:
         """C, (n, n), which is computed anew at each use."""
-        return triangular.triangular_inverse(self.whitening)
+        return matrices.triangular_inverse(self.whitening)
 
     def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
         """Return C^-1 b, or C^-T b; b has shape (n,) or (n, m)."""
@@ -366,7 +366,7 @@ def _lower(matrix: Array, overwrite: bool = False) -> Array | None:
         lower, info = torch.linalg.cholesky_ex(matrix)
         return lower if int(info) == 0 else None
     try:
-        return triangular.cholesky(matrix, overwrite)
+        return matrices.cholesky(matrix, overwrite)
     except np.linalg.LinAlgError:
         return None
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.optimize import minimize
 
-from gp.triangular import lapack
+from gp.matrices import lapack
 
 _FIRST_ITERATIONS, _SHARE = 15, 3
 """Iterations of a climb in the first round of `successive_halving`, twice as many in the next, and so on; one

@@ -224,7 +224,7 @@ def test_linear_algebra_is_left_to_gp():
     used = {str(path.relative_to(ROOT)): decompositions(tree_of(path)) for path in modules_above_gp()}
     wrong = {name: sorted(found - OTHER_MATRICES.get(name, set())) for name, found in used.items()}
     wrong = {name: found for name, found in wrong.items() if found}
-    assert not wrong, f"{wrong}: take it from gp (gp.linalg, gp.linear_maps, gp.triangular) or move it there"
+    assert not wrong, f"{wrong}: take it from gp (gp.linalg, gp.matrices) or move it there"
 
 
 def test_the_rule_on_linear_algebra_covers_modules_outside_of_subpackages():

@@ -46,7 +46,7 @@ from acquisition.minibatch.uniform import UniformState
 from gp.arrays import shown, to_numpy
 from gp.checks import as_points, require_integer
 from gp.kernels import Columns, Constant, Kernel, Linear, Matern32, Matern52
-from gp.triangular import cholesky, positive_solve, solve_lower
+from gp.matrices import cholesky, positive_solve, solve_lower
 
 
 @dataclass(frozen=True, eq=False)

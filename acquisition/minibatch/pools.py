@@ -41,7 +41,7 @@ from acquisition.minibatch.strategy import (
 )
 from acquisition.minibatch.uniform import UniformState
 from gp.linalg import Factor
-from gp.triangular import cholesky
+from gp.matrices import cholesky
 
 _LEAST_NOISE = 1e-10
 """Noise variance as a share of the largest k(x, x), below which rounding decides."""

@@ -27,8 +27,8 @@ from bqvi.calls.settings import SELECTION
 from bqvi.calls.table import Evaluations
 from gp.arrays import Array
 from gp.checks import require_numbers
+from gp.matrices import cholesky
 from gp.measures import AffineMap
-from gp.triangular import cholesky
 
 JITTER = 1e-6
 """The variance added to that of each row, and to those of standardised coordinates."""

@@ -36,7 +36,7 @@ from bqvi.arguments import Above, AtLeast, Checked
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.settings import DESIGN, FEASIBILITY
 from gp.low_discrepancy import normal_sobol
-from gp.triangular import cholesky_inverse
+from gp.matrices import cholesky_inverse
 
 if TYPE_CHECKING:
     from bqvi.gradients.memory import Memory

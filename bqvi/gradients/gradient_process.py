@@ -94,7 +94,7 @@ from bqvi.gradients.standard_errors import mean_square, of_outputs
 from bqvi.gradients.whitened import JITTER, WhitenedFrame, WhitenedMoments, jitter_multiple, typical_noise
 from gp.conditioning.conditioned import Conditioned, Places
 from gp.expectation import KernelMeans
-from gp.triangular import positive_solve, symmetric_eigen
+from gp.matrices import positive_solve, symmetric_eigen
 
 _TINY = 1e-300
 """Added to denominators, and to squares before their logarithm is taken, as they may be zero."""

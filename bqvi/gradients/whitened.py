@@ -25,7 +25,7 @@ from bqvi.arrays import Values
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.settings import NOISE
 from gp.arrays import to_numpy
-from gp.triangular import transposed_solve, triangular_inverse, whitened_rows
+from gp.matrices import transposed_solve, triangular_inverse, whitened_rows
 
 JITTER = NOISE.jitter
 

@@ -50,7 +50,7 @@ from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.data import n_rows, take
 from gp.arrays import Array
 from gp.checks import require_one_of
-from gp.triangular import cholesky_inverse, symmetric_eigen
+from gp.matrices import cholesky_inverse, symmetric_eigen
 from gp.user_warnings import warn_user_of_each
 
 

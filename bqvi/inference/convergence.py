@@ -67,10 +67,9 @@ from bqvi.inference.settings import FLAT, GAIN, SETTLING
 from bqvi.inference.state import LoopProblem, LoopState, with_unused
 from bqvi.models.data import n_rows
 from gp.arrays import to_numpy
-from gp.laplace import spectrum
 from gp.linalg import least_squares, regression
 from gp.low_discrepancy import normal_sobol
-from gp.triangular import symmetric_eigen
+from gp.matrices import spectrum, symmetric_eigen
 
 
 def settling_warnings(

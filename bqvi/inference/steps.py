@@ -56,7 +56,7 @@ from bqvi.gradients.whitened import WhitenedFrame, WhitenedSurrogate
 from bqvi.inference.settings import ASCENT
 from gp.arrays import Array, is_torch
 from gp.checks import require_above, require_one_of
-from gp.triangular import cholesky_inverse
+from gp.matrices import cholesky_inverse
 
 
 @dataclass(frozen=True, eq=False)

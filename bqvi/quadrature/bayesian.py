@@ -54,8 +54,8 @@ from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, Integratio
 from bqvi.quadrature.surrogate import AffineChart, StandardData
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
-from gp.linear_maps import lower_inverse
 from gp.low_discrepancy import scrambled_sobol
+from gp.matrices import lower_inverse
 from gp.measures import AffineMap, Empirical, Measure, Uniform
 from gp.measures.base import Standardised
 from gp.user_warnings import warn_user_of_each

@@ -43,8 +43,9 @@ from bqvi.quadrature.surrogate import (
     starting_points,
     surrogate,
 )
-from gp.laplace import curvature, root, spectrum, weighed
+from gp.laplace import curvature, root, weighed
 from gp.low_discrepancy import normal_sobol
+from gp.matrices import spectrum
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
 Moments: TypeAlias = Callable[[CandidateProcess], tuple[np.ndarray, np.ndarray]]

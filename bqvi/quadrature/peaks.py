@@ -42,10 +42,9 @@ from gp.fixed_points import Changes, gram_of
 from gp.kernels import Kernel, Mapped, SquaredExponential, Sum, Tilted
 from gp.kernels.base import Pullback
 from gp.linalg import least_squares
-from gp.linear_maps import log_diagonal_sum
+from gp.matrices import cholesky, log_diagonal_sum, solve_lower
 from gp.measures import Measure, Uniform
 from gp.observations import Functional
-from gp.triangular import cholesky, solve_lower
 
 PEAKED = "peaks"
 """The name of the candidate."""

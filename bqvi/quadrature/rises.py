@@ -44,8 +44,8 @@ from bqvi.quadrature.surrogate import (
     surrogate,
 )
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise
-from gp.laplace import spectrum
 from gp.low_discrepancy import normal_sobol, shifted_sobol
+from gp.matrices import spectrum
 from gp.measures import Measure, Uniform
 
 

@@ -54,9 +54,9 @@ from bqvi.quadrature.surrogate import CandidateProcess, StandardData
 from bqvi.records import DERIVED, fingerprint
 from gp.arrays import Array
 from gp.embeddings import kernel_products
+from gp.matrices import lapack
 from gp.measures import Empirical, Measure
 from gp.measures.base import Standardised
-from gp.triangular import lapack
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,7 @@ from bqvi.calls.faults import NONE_FAILED, Failures
 from bqvi.posterior.posterior import mixture_of
 from bqvi.records import fingerprint, named
 from bqvi.sampled_bounds.settings import SETTINGS
-from gp.linear_maps import cholesky
+from gp.matrices import named_cholesky
 from gp.measures import GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
 
@@ -90,7 +90,7 @@ class Proposals:
     @property
     def factors(self) -> np.ndarray:
         """The lower Cholesky factors of the covariances of the mixtures, (M, D, D)."""
-        return cholesky("the proposal's covariance", np.stack([q.covariance for q in self.mixtures]))
+        return named_cholesky("the proposal's covariance", np.stack([q.covariance for q in self.mixtures]))
 
     def sample(self, systems: int, particles: int, rng: np.random.Generator) -> np.ndarray:
         """Independent draws (M systems, L, D), with ``systems`` for each problem, L being ``particles``."""

@@ -57,7 +57,7 @@ from bqvi.sampled_bounds.particles import (
     Transition,
 )
 from bqvi.sampled_bounds.settings import SETTINGS
-from gp.linear_maps import cholesky
+from gp.matrices import named_cholesky
 
 
 def next_temperature(log_ratios: np.ndarray, temperature: float, wanted: float) -> tuple[float, float]:
@@ -229,7 +229,7 @@ def _factors(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     variances = np.diagonal(covariances, axis1=-2, axis2=-1)
     least = 1e-12 * np.maximum(variances.max(axis=-1, keepdims=True), 1e-300)
     diagonal = np.maximum(variances, least)[..., None] * np.eye(dimension)
-    return cholesky("covariance", (1.0 - share) * covariances + share * diagonal)
+    return named_cholesky("covariance", (1.0 - share) * covariances + share * diagonal)
 
 
 def log_mean(log_weights: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from bqvi.inference.steps import RobbinsMonro
 from bqvi.models.components import STARTS
 from bqvi.models.conjugate import settled, update_target
 from bqvi.models.weighted import Weighted, weighted
-from gp.linear_maps import cholesky
+from gp.matrices import named_cholesky
 from gp.user_warnings import warn_user
 
 SHAPES = {"full": "full", "tied": "tied", "diag": "diagonal", "spherical": "spherical"}
@@ -112,7 +112,7 @@ def gaussian_draws(
 ) -> np.ndarray:
     """For each of ``labels`` (n,) a draw (D,) of its Gaussian, with means (K, D), covariances (K, D, D)."""
     noise = rng.standard_normal((len(labels), means.shape[1]))
-    roots = cholesky("covariances", covariances)
+    roots = named_cholesky("covariances", covariances)
     return means[labels] + np.einsum("nij,nj->ni", roots[labels], noise)
 
 

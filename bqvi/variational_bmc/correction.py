@@ -70,7 +70,7 @@ from bqvi.variational_bmc.surrogate import Surrogate, log_posterior, posterior_m
 from bqvi.variational_bmc.variational import DiagonalMixture, grown
 from gp import laplace
 from gp.low_discrepancy import normal_sobol
-from gp.triangular import cholesky, solve_lower
+from gp.matrices import cholesky, solve_lower
 
 ANYWHERE = Feasibility(None, None, None, 1.0)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 from scipy.fft import irfft, rfft
 
-from gp.linear_maps import symmetric_divergence
+from gp.matrices import symmetric_divergence
 
 
 def gskl(mean_p: np.ndarray, covariance_p: np.ndarray, mean_q: np.ndarray, covariance_q: np.ndarray) -> float:

@@ -56,10 +56,9 @@ from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, EXPLORATION, MODES
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
-from gp.linear_maps import lower_inverse
+from gp.matrices import lower_inverse, solve_lower
 from gp.measures import GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
-from gp.triangular import solve_lower
 
 
 @dataclass(frozen=True, eq=False)

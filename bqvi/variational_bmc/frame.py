@@ -43,9 +43,8 @@ from scipy.spatial import cKDTree
 from bqvi.variational_bmc.scaling import Scaling, UserUnits
 from bqvi.variational_bmc.settings import FEASIBILITY, FRAMES
 from bqvi.variational_bmc.variational import DiagonalMixture
-from gp.linear_maps import correlation_eigenvalues, correlation_root
+from gp.matrices import correlation_eigenvalues, correlation_root, symmetric_eigen
 from gp.measures import AffineMap, GaussianMixture
-from gp.triangular import symmetric_eigen
 
 
 @dataclass(frozen=True, eq=False)

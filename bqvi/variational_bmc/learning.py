@@ -53,9 +53,9 @@ from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, RESTARTS, SCA
 from bqvi.variational_bmc.state import Estimate, InferenceStep, State, settled
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import Box, DiagonalMixture, climb, pruned
-from gp.laplace import curvature, spectrum
-from gp.linear_maps import correlation_root
+from gp.laplace import curvature
 from gp.low_discrepancy import normal_sobol
+from gp.matrices import correlation_root, spectrum
 from gp.search import Expansion, search
 
 

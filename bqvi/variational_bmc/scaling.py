@@ -42,8 +42,8 @@ from bqvi.calls.coordinates import Coordinates
 from bqvi.variational_bmc.settings import SHAPING
 from gp.arrays import LOG_2PI
 from gp.linalg import least_squares, ridge_regressions
-from gp.linear_maps import cholesky
 from gp.low_discrepancy import normal_sobol
+from gp.matrices import named_cholesky
 
 _EDGE = 0.01
 """The share of an interval beside either bound that stands for what lies beyond it."""
@@ -136,7 +136,8 @@ class UserUnits:
         keep their weights, at points beside the bounds.
         """
         dimension = means.shape[1]
-        y = means[:, None] + normal_sobol(dimension, _DRAWS, 0) @ cholesky("covariances", covariances).mT
+        roots = named_cholesky("covariances", covariances)
+        y = means[:, None] + normal_sobol(dimension, _DRAWS, 0) @ roots.mT
         inside = self.inside(y.reshape(-1, dimension)).reshape(y.shape[:2]).astype(float)
         inside[inside.sum(1) <= 2 * dimension] = 0.0
         mass = weights * inside.mean(1)

@@ -68,7 +68,7 @@ from bqvi.variational_bmc.state import (
     with_pending,
 )
 from bqvi.variational_bmc.surrogate import Surrogate, fit
-from gp.linear_maps import symmetric_divergence
+from gp.matrices import symmetric_divergence
 
 _UNTESTED = "the log joint has not been evaluated at points that could refute the result"
 _REFUTED = "evaluations that tested the result have changed it"

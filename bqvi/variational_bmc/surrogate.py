@@ -35,10 +35,10 @@ from gp.fixed_points.gram import MOST_PAIRED
 from gp.kernels import Anova, Constant, Multiple, QuadraticTrend, Sum
 from gp.kernels.crossed import crossed
 from gp.linalg import Whitening
+from gp.matrices import cholesky, lower_product, solve_lower
 from gp.observations import Gradients, Observations, Values
 from gp.priors import JointPrior
 from gp.search import Search, search
-from gp.triangular import cholesky, lower_product, solve_lower
 
 _UNKNOWN = 1e12
 """The noise variance of a derivative that could not be computed."""

@@ -28,7 +28,7 @@ import numpy as np
 from gp.evidence import Evidence
 from gp.expectation import KernelSum
 from gp.linalg import Whitening
-from gp.triangular import lower_product
+from gp.matrices import lower_product
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from gp.arrays import Array, as_like, namespace
 from gp.embeddings.profiles import column_lengthscale
 from gp.embeddings.registry import Formulas, choose, embedding
 from gp.kernels import SquaredExponential
-from gp.linear_maps import cholesky, log_diagonal_sum, lower_inverse
+from gp.matrices import log_diagonal_sum, lower_inverse, named_cholesky
 from gp.measures import Gaussian, GaussianMixture, Measure
 
 
@@ -45,7 +45,7 @@ class Bumps:
         xp = namespace(self.means)
         scale = 1 / self.lengthscale
         eye = xp.eye(scale.shape[0], dtype=scale.dtype, device=scale.device)
-        return cholesky("covariances", eye + scale[:, None] * self.covariances * scale)
+        return named_cholesky("covariances", eye + scale[:, None] * self.covariances * scale)
 
     @cached_property
     def whitening(self) -> Array:

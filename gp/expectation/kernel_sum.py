@@ -31,8 +31,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp.expectation.quadratic import Quadratic
+from gp.matrices import cholesky_inverse
 from gp.measures import GaussianMixture, MixtureParameters
-from gp.triangular import cholesky_inverse
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from typing import Protocol, Self, TypeAlias, runtime_checkable
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace
-from gp.linear_maps import log_diagonal_sum, lower_solve
+from gp.matrices import log_diagonal_sum, lower_solve
 
 Seed: TypeAlias = int | np.random.Generator
 """An integer or a generator of random numbers: the same seed gives the same numbers."""

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace, to_numpy
-from gp.linear_maps import cholesky
+from gp.matrices import named_cholesky
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
 
@@ -105,5 +105,5 @@ class Empirical:
         ValueError
             where the points span fewer than D dimensions.
         """
-        to_x = AffineMap(self.mean, cholesky("covariance of points", self.covariance))
+        to_x = AffineMap(self.mean, named_cholesky("covariance of points", self.covariance))
         return Standardised(Empirical(to_x.to_standard(self.points), self.weights), to_x)

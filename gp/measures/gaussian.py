@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from gp.arrays import LOG_2PI, Array, as_like, namespace, special, to_numpy
-from gp.linear_maps import cholesky, log_diagonal_sum
+from gp.matrices import log_diagonal_sum, named_cholesky
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
 
@@ -53,7 +53,7 @@ class Gaussian:
         covariance = checks.as_covariances("covariance", covariance, tuple(mean.shape))
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "covariance", covariance)
-        object.__setattr__(self, "factor", cholesky("covariance", covariance))
+        object.__setattr__(self, "factor", named_cholesky("covariance", covariance))
 
     @property
     def dimension(self) -> int:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace, special, to_numpy
-from gp.linear_maps import cholesky, lower_inverse
+from gp.matrices import lower_inverse, named_cholesky
 from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
 from gp.measures.gaussian import Gaussian
@@ -67,7 +67,7 @@ class GaussianMixture:
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "means", means)
         object.__setattr__(self, "covariances", covariances)
-        object.__setattr__(self, "factors", cholesky("covariances", covariances))
+        object.__setattr__(self, "factors", named_cholesky("covariances", covariances))
 
     @property
     def dimension(self) -> int:
@@ -130,7 +130,7 @@ class GaussianMixture:
         return GaussianMixture(self.weights, self.means[:, index], self.covariances[:, index, :][:, :, index])
 
     def standardise(self) -> Standardised:
-        to_x = AffineMap(self.mean, cholesky("covariance", self.covariance))
+        to_x = AffineMap(self.mean, named_cholesky("covariance", self.covariance))
         inverse = lower_inverse(to_x.scale)
         covariances = inverse @ self.covariances @ inverse.T
         standard = GaussianMixture(self.weights, to_x.to_standard(self.means), covariances)

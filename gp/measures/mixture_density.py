@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gp.arrays import LOG_2PI, Array, namespace
-from gp.linear_maps import log_diagonal_sum, lower_inverse
+from gp.matrices import log_diagonal_sum, lower_inverse
 
 
 @dataclass(frozen=True, eq=False)

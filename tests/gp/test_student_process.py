@@ -6,7 +6,7 @@ import scipy.stats
 
 from gp.evidence import Evidence
 from gp.linalg import Factor, regression
-from gp.triangular import cholesky
+from gp.matrices import cholesky
 
 RNG = np.random.default_rng(5)
 

@@ -9,7 +9,7 @@ from bqvi.variational_bmc.correction import moments_of, weighed
 from bqvi.variational_bmc.settings import CONVERGENCE
 from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped, prior_of
 from bqvi.variational_bmc.variational import DiagonalMixture
-from gp.linear_maps import symmetric_divergence
+from gp.matrices import symmetric_divergence
 
 
 def exact(dimension):
