@@ -15,11 +15,10 @@ from numpy.testing import assert_allclose
 from torch import nn
 
 import bqvi
-from acquisition.minibatch import Balanced, Features, Reshuffled, Saga, Svrg, Uniform
+from acquisition.minibatch import Reshuffled
 from bqvi.families import DiagonalGaussian, Point, Product
 from bqvi.gradients import IWAE, Batch, DReG, Pathwise, Score
 from bqvi.gradients.amortised import Local, elbo_draws
-from bqvi.gradients.gradient import Combination
 from bqvi.models import (
     GaussianLikelihood,
     VariationalAutoencoder,
@@ -268,34 +267,6 @@ def test_a_record_counts_what_it_asks_for_and_the_budget_holds():
     assert fit.trace["record_evaluations"][-1] == 2 * len(x)
     fresh = elbo_draws(fit.problem.model, fit.q, x, 200, 0)
     assert abs(fit.elbo - fresh.mean()) < SIGMAS * fresh.std()
-
-
-STRATEGIES = [
-    Reshuffled(8),
-    Uniform(8),
-    Balanced(8, Features.of(images())),
-    Saga(Uniform(8)),
-    Svrg(Uniform(8)),
-]
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("method", ["pathwise", "dreg"])
-def test_every_strategy_runs(strategy, method):
-    fit = bqvi.fit(small(), images(), method, minibatch=strategy, steps=4)
-    assert np.isfinite(fit.trace["bound"][:-1]).all()
-
-
-@pytest.mark.parametrize("estimator", [Pathwise(2), Score(3), IWAE(3), DReG(3)], ids=str)
-def test_gradients_datum_by_datum_sum_to_those_of_the_batch(estimator):
-    weights = np.random.default_rng(0).uniform(0.5, 2.0, 6)
-    each = Combination(lambda terms: weights @ terms)
-    found = [
-        estimator(MODEL, Q, Batch(X[:6], 6, weights, combination), np.random.default_rng(0))
-        for combination in (None, each)
-    ]
-    assert_allclose(flat(found[1].values), flat(found[0].values), rtol=1e-9, atol=1e-9)
-    assert_allclose(found[1].bound, found[0].bound)
 
 
 @pytest.mark.parametrize(

@@ -130,13 +130,6 @@ def test_the_bound_is_below_the_evidence_and_it_for_one_component(name, weights)
     assert ("weights" in two.q.factors) == (weights == "dirichlet")
 
 
-def test_a_tied_component_is_a_full_one():
-    bounds = [
-        bqvi.fit(Mixture(UniformWeights(1), gaussians(s, SIGMA)), X, steps=20).elbo for s in ("tied", "full")
-    ]
-    assert bounds[0] == pytest.approx(bounds[1], abs=1e-8)
-
-
 @pytest.mark.parametrize("name", ["known", "multinomial"])
 def test_importance_weights_of_the_priors_draws_average_to_one(name):
     made, x = model(name, 2), CASES[name][1]

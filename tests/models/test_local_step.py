@@ -9,12 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixture_oracles import in_one_piece
-from test_elbo import gaussian_case, multinomial_case, spd
+from test_elbo import gaussian_case, multinomial_case
 
 import bqvi
 from bqvi.models import GaussianMixture, LatentDirichletAllocation, MultinomialMixture, elbo
 from bqvi.models import mixture as mixture_module
-from bqvi.models.components import starting_centres
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 few = settings(deadline=None, derandomize=True, max_examples=25)
@@ -163,30 +162,6 @@ def test_first_centres_are_spread():
 
     assert all(distinct("k-means++", seed) == 4 for seed in range(20))
     assert sum(distinct("random", seed) == 4 for seed in range(100)) < 40  # expected 9 of 100
-
-
-def test_full_covariances_do_not_matter_to_the_whitening_of_starts():
-    """Equivariance: mapping data, Sigma and C_0 by one matrix maps the fit."""
-    rng = np.random.default_rng(8)
-    x, sigma = rng.normal(size=(80, 3)) * 2.0, spd(rng, 3)
-    a = rng.normal(size=(3, 3)) + 2.0 * np.eye(3)
-    plain = bqvi.fit(GaussianMixture(3, sigma), x, steps=15, seed=2)
-    mapped_sigma = a @ sigma @ a.T
-    mapped = bqvi.fit(GaussianMixture(3, 0.5 * (mapped_sigma + mapped_sigma.T)), x @ a.T, steps=15, seed=2)
-    jacobian = len(x) * np.linalg.slogdet(a)[1]
-    assert mapped.elbo == pytest.approx(plain.elbo - jacobian, rel=1e-9)
-
-
-@pytest.mark.parametrize("how", ["k-means++", "random"])
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
-def test_fewer_rows_than_centres_are_all_centres(how, n):
-    points = np.arange(2.0 * n).reshape(n, 2)
-    for seed in range(20):
-        weights = np.random.default_rng(seed).uniform(0.1, 5.0, n)
-        for part in (None, weights):
-            found = starting_centres(points, 5, how, np.random.default_rng(seed), part)
-            assert found.shape == (5, 2)
-            np.testing.assert_array_equal(np.unique(found, axis=0), points)
 
 
 @pytest.mark.parametrize("distance", [0.0, 1e2, 1e3, 1e4])

@@ -32,19 +32,6 @@ RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson([[1.0, 9.0], [8.0, 2.0]], size=(4, 2, 2)).reshape(8, 2).astype(float)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_em_of_one_column_has_the_likelihood_of_its_frequencies(k):
-    """A mixture of categorical distributions is one: of one column alone nothing is learnt of components."""
-    x = np.repeat([[0.0], [1.0], [2.0]], [5, 2, 3], axis=0)
-    model = Mixture(DirichletWeights(k, 1.0), categorical(3, 1.0))
-    found = bqvi.fit(model, x, family="point", start_from="random", steps=500, tolerance=1e-9, seed=1)
-    frequencies = scipy.stats.multinomial(10, [0.5, 0.2, 0.3])
-    orders = scipy.special.gammaln(11) - scipy.special.gammaln([6, 3, 4]).sum()
-    assert found.problem.model.log_likelihood(x, found.q.mean) == pytest.approx(
-        frequencies.logpmf([5, 2, 3]) - orders, abs=1e-6
-    )
-
-
 def test_the_tied_tail_is_all_that_is_beyond():
     """The sum over two thousand components as the prior has them, and Kurihara's closed form of this sum."""
     x, alpha = COUNTS, 1.4

@@ -212,22 +212,6 @@ def test_rows_by_themselves_sum_to_the_local_step_and_impossible_sums_are_brough
     assert np.isfinite(model.prior.from_natural(moved).log_normaliser)
 
 
-NEAR = (
-    *(f"{shape}, 0.0" for shape in SHAPES),
-    "two experts",
-    "states, full",
-    "topics",
-)
-
-
-@pytest.mark.parametrize("name", NEAR)
-def test_mini_batches_come_near(name):
-    model, data, q, _ = begun(name, 3)
-    best = bqvi.fit(model, data, "cavi", start_from=q, steps=100)
-    part = bqvi.fit(model, data, "sngd", minibatch=-(-n_rows(data) // 3), start_from=q, steps=200)
-    assert part.elbo > best.elbo - (10.0 if name != "topics" else 20.0)
-
-
 REAL = {
     "copies": np.ones((8, 2)),
     "zeros": np.zeros((3, 2)),

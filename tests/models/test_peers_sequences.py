@@ -15,16 +15,11 @@ import bqvi
 from bqvi.families import Dirichlet, PointMass, Product
 from bqvi.models import (
     HiddenMarkovModel,
-    Multinomial,
-    Sequences,
-    gaussian_components,
-    poisson,
 )
 from bqvi.sklearn import HiddenMarkovModel as HiddenStates
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SHAPES = ("full", "tied", "diag", "spherical")
-EMISSIONS = ("gaussian", "categorical", "poisson")
 
 
 def at_a_point(initial, transitions, symbols):
@@ -33,40 +28,9 @@ def at_a_point(initial, transitions, symbols):
     return Product({name: PointMass(Dirichlet(1.0 + p)) for name, p in parts.items()})
 
 
-def values_of(emissions, size, rng):
-    """Values (size, 1) of two states far apart."""
-    states = rng.integers(2, size=size)
-    drawn = {
-        "gaussian": rng.normal(8.0 * states, 1.0),
-        "categorical": states + 2 * rng.integers(2, size=size),
-        "poisson": rng.poisson(1.0 + 30.0 * states),
-    }
-    return drawn[emissions][:, None].astype(float)
-
-
 def rises(found):
     bounds = np.asarray(found.lower_bounds_)
     return np.isfinite(bounds).all() and (np.diff(bounds) > -1e-9 * abs(bounds[-1])).all()
-
-
-@pytest.mark.parametrize("family", ["full", "point"])
-def test_one_draw_from_several_words_is_a_symbol(family):
-    """Counts of a multinomial of one trial, against the symbol."""
-    x = np.random.default_rng(1).integers(4, size=60)
-    lengths, start = np.array([25, 1, 34]), np.random.default_rng(2).uniform(1.0, 5.0, (3, 4))
-    first = {"initial": Dirichlet(np.array([2.0, 3.0, 4.0])), "transitions": Dirichlet(1.0 + np.eye(3))}
-    ends = []
-    for emissions, name, values in (
-        (one_column(4, concentration=1.5), "probabilities", x),
-        (Multinomial(4, concentration=1.5), Multinomial.name, np.eye(4)[x]),
-    ):
-        model, data = HiddenMarkovModel(3, emissions), Sequences(values, lengths)
-        shape = (3, 1, 4) if name == "probabilities" else (3, 4)
-        begin = Product({**first, name: Dirichlet(1.5 + start.reshape(shape))})
-        fit = bqvi.fit(model, data, family=family, start_from=begin, steps=25)
-        ends.append((fit.elbo, np.reshape(fit.q[name].mean, (3, 4)), np.asarray(fit.q["transitions"].mean)))
-    for one, other in zip(*ends, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-8)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -126,51 +90,3 @@ def test_priors_worth_much_hold_the_estimates():
         fit = bqvi.fit(model, x, family="point", steps=50, start_from="random")
         assert (np.abs(fit.q["transitions"].mean - wanted) < within).all()
         assert (np.diff(fit.trace["elbo"]) > -1e-9 * abs(fit.elbo)).all()
-
-
-def cycles(n, length, rng):
-    """Sequences (n, length) that go 0, 1, 2, 0, .. from any of the three."""
-    return (rng.integers(3, size=(n, 1)) + np.arange(length)) % 3
-
-
-def test_variational_bayes_leaves_states_empty_that_are_not_needed():
-    """Three of five states remain, each with one symbol and one transition, from the best of twenty starts.
-    Sparse priors (0.1) favour fewer states; the bound is compared with that of the model of three.
-    """
-    data = list(cycles(7, 100, np.random.default_rng(6)))
-
-    def fitted(k):
-        emissions = one_column(3, concentration=0.1)
-        model = HiddenMarkovModel(k, emissions, initial_concentration=0.1, transition_concentration=0.1)
-        return model, bqvi.fit(model, data, starts=20, start_from="random", steps=300, tolerance=1e-6, seed=0)
-
-    model, fit = fitted(5)
-    visits = np.concatenate(model.posteriors(fit.q, data)).sum(axis=0)
-    used = visits > 1.0
-    assert used.sum() == 3
-    np.testing.assert_allclose(visits[used], 700.0 / 3.0, rtol=0.02)
-    assert (fit.q["probabilities"].mean[used, 0].max(axis=1) > 0.99).all()
-    assert (fit.q["transitions"].mean[used].max(axis=1) > 0.98).all()
-    assert fit.elbo < fitted(3)[1].elbo
-
-
-@pytest.mark.parametrize("emissions", EMISSIONS)
-def test_the_bound_is_highest_at_the_number_of_states(emissions):
-    """Data of two states far apart, models of one to four: the bound is the criterion, without a penalty."""
-    rng = np.random.default_rng(8)
-    states = np.repeat(rng.integers(2, size=60), 10)
-    x = {
-        "gaussian": rng.normal(8.0 * states, 1.0),
-        "categorical": states + 2 * rng.integers(2, size=len(states)),
-        "poisson": rng.poisson(2.0 + 30.0 * states),
-    }[emissions]
-    made = {
-        "gaussian": gaussian_components("full"),
-        "categorical": one_column(4, 1.0),
-        "poisson": poisson(),
-    }[emissions]
-    bounds = [
-        bqvi.fit(HiddenMarkovModel(k, made), [x], starts=2, steps=200, tolerance=1e-4, seed=0).elbo
-        for k in (1, 2, 3, 4)
-    ]
-    assert int(np.argmax(bounds)) == 1

@@ -43,17 +43,6 @@ def test_a_stream_goes_on_from_a_copy_as_from_the_original(method):
     np.testing.assert_array_equal(copy.transform(COUNTS), found.transform(COUNTS))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_proportions_of_documents_are_those_that_made_them(method):
-    """The share of a document's words in a block: the topics are disjoint, so it is nearly sufficient."""
-    found = fitted(method=method, max_iter=500).fit(COUNTS)
-    own = COUNTS[:, :5].sum(axis=1) / 60.0
-    shares = found.transform(COUNTS)
-    first = int(np.argmax(found.components_[:, 0]))
-    # (60 own + 1/2) / 61, but for the few words that the other topic could have
-    np.testing.assert_allclose(shares[:, first], (60.0 * own + 0.5) / 61.0, atol=0.02)
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
