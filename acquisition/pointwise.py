@@ -37,8 +37,7 @@ import numpy as np
 
 from gp.arrays import Array, as_like, at_least, is_torch, namespace, positive, to_numpy
 from gp.embeddings import Formulas, formulas
-from gp.embeddings.embed import gradient_in_points
-from gp.embeddings.registry import in_kind_of
+from gp.embeddings.embed import gradient_in_points, in_kind_of
 from gp.integrals import Integrals
 from gp.kernels.crossed import contracted_gradient, diagonal_gradient
 from gp.marginal import MarginalPosterior

@@ -21,7 +21,7 @@ import numpy as np
 
 from gp.arrays import Array, as_like, is_torch, namespace, to_numpy
 from gp.checks import as_noise, as_values, require_memory
-from gp.embeddings.registry import in_kind_of
+from gp.embeddings.embed import in_kind_of
 from gp.evidence import log_density
 from gp.expectation.kernel_sum import KernelSum
 from gp.expectation.posterior_expectation import kernel_sum

@@ -32,7 +32,6 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from bqvi.calls.settings import CLIFFS
-from gp.checks import require_integer
 from gp.threads import CallThreads
 
 Products = tuple[Mapping[str, Any] | None, ...]
@@ -208,8 +207,7 @@ class Budget:
     """
 
     def __init__(self, most: int | None = None, spent: int = 0) -> None:
-        self.most = None if most is None else require_integer("budget", most, 0)
-        self.spent = spent
+        self.most, self.spent = most, spent
 
     @property
     def left(self) -> int | None:

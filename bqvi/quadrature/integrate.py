@@ -27,7 +27,7 @@ from bqvi.quadrature.state import Direct, IntegrationProblem, Warped
 from bqvi.runs import Ended, Steps, door, resumed
 from gp.arrays import Array, shown, to_numpy
 from gp.checks import Seed, require_integer, require_seed, whole_seed
-from gp.embeddings.registry import in_kind_of, known_pair
+from gp.embeddings.embed import in_kind_of, known_pair
 from gp.kernels import SquaredExponential
 from gp.measures import Gaussian, Measure, Uniform
 

@@ -9,11 +9,12 @@ from gp.embeddings import (
     squared_exponential,
     tilted,
 )
-from gp.embeddings.embed import KernelEmbedding, embed
-from gp.embeddings.registry import (
+from gp.embeddings.embed import (
     Formulas,
+    KernelEmbedding,
     UnknownPairError,
     choose,
+    embed,
     embedding,
     formulas,
 )

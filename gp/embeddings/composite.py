@@ -19,8 +19,7 @@ from functools import reduce
 from operator import add, mul
 
 from gp.arrays import Array, as_like, namespace, to_numpy
-from gp.embeddings.embed import embed
-from gp.embeddings.registry import DISCRETISE, Formulas, UnknownPairError, embedding, refuse_mixture
+from gp.embeddings.embed import DISCRETISE, Formulas, UnknownPairError, embed, embedding, refuse_mixture
 from gp.kernels import (
     Columns,
     Constant,

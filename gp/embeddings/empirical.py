@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gp.arrays import Array
-from gp.embeddings.registry import Formulas, choose, embedding, formulas
+from gp.embeddings.embed import Formulas, choose, embedding, formulas
 from gp.kernels import Constant, Kernel, Linear, Product, Stationary, White
 from gp.kernels.crossed import contracted_gradient
 from gp.measures import Empirical, GaussianMixture

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import gammainccinv, gammaincinv
 
 from gp.embeddings.composite import sum_of_kernels
-from gp.embeddings.registry import Formulas, embedding
+from gp.embeddings.embed import Formulas, embedding
 from gp.kernels import (
     Matern12,
     Matern32,

@@ -21,9 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gp.arrays import Array, as_like, namespace
-from gp.embeddings.matern_profile import matern_profile
-from gp.embeddings.profiles import Profile, SquaredExponentialProfile, column_lengthscale
-from gp.embeddings.registry import DISCRETISE, Formulas, Known, UnknownPairError, choose, embedding
+from gp.embeddings.embed import DISCRETISE, Formulas, Known, UnknownPairError, choose, embedding
+from gp.embeddings.profiles import Profile, SquaredExponentialProfile, column_lengthscale, matern_profile
 from gp.embeddings.scale_mixture import radial
 from gp.kernels import Anova, ByColumn, Kernel, Matern12, Matern32, Matern52, SquaredExponential, Stationary
 from gp.measures import Gaussian, Uniform

@@ -13,8 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace, to_numpy
-from gp.embeddings.embed import embed
-from gp.embeddings.registry import Formulas, embedding
+from gp.embeddings.embed import Formulas, embed, embedding
 from gp.kernels import Mapped, Tilted
 from gp.measures import Gaussian, GaussianMixture, Measure
 from gp.measures.pushed import pushed

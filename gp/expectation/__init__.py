@@ -5,11 +5,11 @@ from gp.expectation.kernel_sum import (
     Integrated,
     KernelMeans,
     KernelSum,
+    Quadratic,
     standard_means,
     standard_variance,
 )
 from gp.expectation.posterior_expectation import Expectation, expectation
-from gp.expectation.quadratic import Quadratic
 
 __all__ = [
     "AnovaSum", "AnovaSums", "DiagonalIntegrals", "Expectation", "Integrated", "KernelMeans", "KernelSum",

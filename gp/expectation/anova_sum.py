@@ -21,7 +21,7 @@ from operator import add
 import numpy as np
 
 from gp.arrays import differences
-from gp.expectation.quadratic import Quadratic
+from gp.expectation.kernel_sum import Quadratic
 from gp.kernels.anova import Anova
 from gp.kernels.crossed import crossed
 

@@ -25,10 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gp.arrays import Array, as_like, namespace
-from gp.embeddings.embed import embed, gradient_in_parameters
-from gp.embeddings.registry import in_kind_of, weighted_components
-from gp.expectation.kernel_sum import KernelSum
-from gp.expectation.quadratic import Quadratic
+from gp.embeddings.embed import embed, gradient_in_parameters, in_kind_of, weighted_components
+from gp.expectation.kernel_sum import KernelSum, Quadratic
 from gp.integrals import Integrals, require_space, without_rounding
 from gp.kernels import Constant, Linear, QuadraticTrend, SquaredExponential, Sum
 from gp.means import Zero

@@ -23,7 +23,7 @@ from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import CholLinearOperator, TriangularLinearOperator
 from torch import Tensor
 
-from gp.embeddings.registry import in_kind_of
+from gp.embeddings.embed import in_kind_of
 from gp.integrals import Integrals
 from gp.linalg import SMALLEST_EIGENVALUE, Factor, cholesky
 from gp.observations import Functional, Gradients, Observations, Values, covariance, require_same_kind
