@@ -139,12 +139,12 @@ def _errors(results: pd.DataFrame) -> pd.DataFrame:
 _CLAIMS = (
     Statement("7.1", "Five observations bring the mean near the sine.",
               "its mean error is at most a quarter of that of the prior's mean",
-              "error", {"posterior": ["prior"]}, factor=0.25, rows=_errors, counted=False),
+              "error", {"posterior": ["prior"]}, factor=0.25, rows=_errors, statistic="mean"),
     Statement("7.1", "The posterior knows where it is uncertain.",
               "its band of two standard deviations holds the sine in at least 95 % of the grid",
-              "missed", ["posterior"], level=0.05, shown="share outside", rows=_errors, counted=False),
+              "missed", ["posterior"], level=0.05, shown="share outside", rows=_errors, statistic="mean"),
     Statement("7.1", "Observations take away variance.", "the mean variance is at most half of the prior's",
-              "variance", {"posterior": ["prior"]}, factor=0.5, rows=_errors, counted=False),
+              "variance", {"posterior": ["prior"]}, factor=0.5, rows=_errors, statistic="mean"),
 )  # fmt: skip
 
 

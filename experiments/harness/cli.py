@@ -186,7 +186,7 @@ def _computed(
     address: str | None,
 ) -> list[Outcome]:
     """Compute what is pending, and return the failures; an interrupted run says what is kept, and ends."""
-    from experiments.harness import runner
+    from experiments.harness import execution
 
     try:
         return _execute(plans, jobs, console, backend, address)
@@ -194,12 +194,8 @@ def _computed(
         _finish(plans, results, console)
         console.print("Interrupted. The finished runs are kept; the same command resumes.")
         raise typer.Exit(130) from None
-    except runner.BackendError as error:
+    except execution.BackendError as error:
         raise typer.BadParameter(str(error), param_hint="--backend") from None
-    except runner.WorkerDiedError as error:
-        _finish(plans, results, console)
-        console.print(f"[red]Stopped:[/] {error}.")
-        raise typer.Exit(1) from None
 
 
 @app.command("report")
@@ -332,7 +328,7 @@ def _execute(
         TimeRemainingColumn,
     )
 
-    from experiments.harness import runner
+    from experiments.harness import execution
 
     pending = [job for made in plans for job in made.pending]
     columns = (
@@ -342,14 +338,7 @@ def _execute(
     failures: list[Outcome] = []
     with Progress(*columns, console=console, disable=not pending) as progress:
         task = progress.add_task("runs", total=len(pending))
-        processes = jobs or joblib.cpu_count()
-        if backend is None:
-            outcomes = runner.execute(pending, processes)
-        else:
-            from experiments.harness import clusters
-
-            outcomes = clusters.execute(pending, processes, backend, address)
-        for outcome in outcomes:
+        for outcome in execution.execute(pending, jobs or joblib.cpu_count(), backend, address):
             if outcome.error is not None:
                 failures.append(outcome)
                 progress.console.print(f"[red]failed[/] {_describe(outcome)}")

@@ -1,52 +1,34 @@
-"""Run cases x seeds: plan what is missing, compute it in parallel, write each run when it is done.
+"""Run cases x seeds: plan what is missing, compute a cell, and write it when it is done.
 
-    plan     the grid of an experiment, and which of its cells have no file yet
-    execute  an iterator over the outcomes of those cells, as they come
+    plan      the grid of an experiment, and which of its cells have no file yet
+    computed  the rows of a cell, or its traceback; `execution` does this elsewhere
+    written   the outcome of a cell, whose file is there
 
-A cell is written by the process that computed it, so whatever ends the command (Ctrl-C, a crash, a
-full disk) leaves the finished cells, and the same command continues from there. Where a cell raises, its
-traceback is written and the other cells are computed. Every cell runs on one thread, alone or beside others,
-so that seconds of different cells can be compared.
+A cell is written when it has been computed, so whatever ends the command (Ctrl-C, a crash, a full disk)
+leaves the finished cells, and the same command continues from there. Where a cell raises, its traceback is
+written and the other cells are computed. Every cell runs on one thread, alone or beside others, so that
+seconds of different cells can be compared.
 """
 
 from __future__ import annotations
 
 import datetime
 import platform
-import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import joblib
 import pandas as pd
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
 from experiments.harness import provenance, store
-from experiments.harness.experiment import (
-    RESERVED_COLUMNS,
-    Case,
-    Experiment,
-    Resources,
-)
+from experiments.harness.experiment import RESERVED_COLUMNS, Case, Experiment, Resources
 from experiments.harness.provenance import RunRecord
 from experiments.harness.store import Manifest, PlannedCase
 
-__all__ = [
-    "BackendError", "Computed", "Job", "Outcome", "Plan", "WorkerDiedError", "computed", "execute", "plan",
-    "written",
-]  # fmt: skip
-
-
-class WorkerDiedError(RuntimeError):
-    """The operating system ended a worker process."""
-
-
-class BackendError(ValueError):
-    """A cluster that cannot be used: a package is not installed, or there is nothing at the address."""
+__all__ = ["Computed", "Job", "Outcome", "Plan", "computed", "plan", "written"]
 
 
 @dataclass(frozen=True)
@@ -176,50 +158,6 @@ def _is_outdated(job: Job) -> bool:
     return store.read_record(job.path).source != job.source
 
 
-def execute(jobs: Sequence[Job], n_jobs: int = 1) -> Iterator[Outcome]:
-    """Compute the jobs, each on one thread, and yield their outcomes as they end.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-    n_jobs : int
-        Number of processes; 1 computes in this one.
-
-    Raises
-    ------
-    ValueError
-        If `n_jobs` < 1.
-    WorkerDiedError
-        If a worker process was ended from outside; finished runs are kept.
-    """
-    if n_jobs < 1:
-        raise ValueError(f"n_jobs must be at least 1, got {n_jobs}")
-    if n_jobs == 1 or len(jobs) < 2:
-        import torch  # noqa: F401  # a thread pool can be limited only once it is loaded
-
-        yield from map(_perform, jobs)
-        return
-    # joblib sets environment variables for the libraries that a worker loads later.
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-        parallel = joblib.Parallel(
-            n_jobs=min(n_jobs, len(jobs)), batch_size=1, return_as="generator_unordered"
-        )
-        try:
-            yield from parallel(joblib.delayed(_perform_in_worker)(job) for job in jobs)
-        except TerminatedWorkerError as error:
-            raise WorkerDiedError(
-                "a worker process was ended by the operating system, mostly for want of memory; "
-                "finished runs are kept, and the same command with fewer --jobs continues it"
-            ) from error
-
-
-def _perform_in_worker(job: Job) -> Outcome:
-    # Ctrl-C reaches the whole process group, and the parent ends its workers. A `run` that returns early when
-    # interrupted would otherwise have a part of its results written as a finished run.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return _perform(job)
-
-
 @dataclass(frozen=True)
 class Computed:
     """The result of a job, on any machine.
@@ -271,11 +209,6 @@ def written(job: Job, found: Computed) -> Outcome:
     job.path.unlink(missing_ok=True)
     store.write_text(log, found.traceback)
     return Outcome(job.experiment, job.case.name, job.seed, found.seconds, found.error, log)
-
-
-def _perform(job: Job) -> Outcome:
-    """Compute one job and write its shard, or its traceback if it raises."""
-    return written(job, computed(job))
 
 
 def _checked(frame: object) -> pd.DataFrame:

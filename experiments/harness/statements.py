@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pandas as pd
 
@@ -44,8 +45,8 @@ class Statement:
     setting : words before the name in the setting of each check.
     shown : the name of the column in words; its own by default.
     rows : the part of the results that decides, or a summary of them.
-    counted : whether seeds are counted; otherwise the mean over all rows decides, as for results that do not
-        depend on a seed, or shares of runs.
+    statistic : "mean" or "median" where that of all rows decides, as where results do not depend on a seed,
+        or shares of runs; otherwise seeds are counted.
     """
 
     source: str
@@ -61,7 +62,7 @@ class Statement:
     setting: str = ""
     shown: str = ""
     rows: Callable[[pd.DataFrame], pd.DataFrame] = _all
-    counted: bool = True
+    statistic: Literal["", "mean", "median"] = ""
 
 
 def only(column: str, *values: object) -> Callable[[pd.DataFrame], pd.DataFrame]:
@@ -104,18 +105,28 @@ def _checks(one: Statement, rows: pd.DataFrame, by: str, places: Sequence[str]) 
 
 def _check(one: Statement, table: pd.DataFrame, name: str, others: Sequence[str], setting: str) -> Check:
     shown = one.shown or one.column
-    if others and one.counted:
+    if one.statistic:
+        return _of_all(one, table, name, others, setting)
+    if others:
         if one.higher:
             return evidence.more(table, name, others, one.column, setting, margin=one.margin, shown=shown)
         return evidence.less(
             table, name, others, one.column, setting, factor=one.factor, margin=one.margin, shown=shown
         )
-    values = table[table["case"] == name][one.column].astype(float)
     if one.between is not None:
-        return evidence.share_within(values.to_numpy(), setting, *one.between)
-    if one.counted:
-        held = evidence.at_least if one.higher else evidence.at_most
-        return held(table, name, one.column, one.level, setting, shown=shown)
-    means = table.groupby("case")[one.column].mean()
-    least = one.factor * min((float(means[other]) for other in others), default=one.level)
-    return Check(setting, bool(values.mean() <= least), f"{shown} {values.mean():.3g}, at most {least:.3g}")
+        values = table.loc[table["case"] == name, one.column].to_numpy(float)
+        return evidence.share_within(values, setting, *one.between)
+    held = evidence.at_least if one.higher else evidence.at_most
+    return held(table, name, one.column, one.level, setting, shown=shown)
+
+
+def _of_all(one: Statement, table: pd.DataFrame, name: str, others: Sequence[str], setting: str) -> Check:
+    """By the statistic over all rows of a name, beside that of the others, or the level."""
+    found = table[one.column].astype(float).groupby(table["case"]).agg(one.statistic)
+    beside = [float(found[other]) for other in others] or [one.level]
+    value, size = float(found[name]), one.shown or one.column
+    if one.higher:
+        least = one.factor * max(beside) + one.margin
+        return Check(setting, value >= least, f"{size} {value:.3g}, at least {least:.3g}")
+    most = one.factor * min(beside) - one.margin
+    return Check(setting, value <= most, f"{size} {value:.3g}, at most {most:.3g}")

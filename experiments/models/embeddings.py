@@ -8,6 +8,8 @@ topic is more frequent.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -18,9 +20,9 @@ from bqvi.models import (
     LatentDirichletAllocation,
 )
 from bqvi.models.components import starting_centres
-from experiments.harness import drawing
-from experiments.harness.claims import Check, Claim
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.statements import Statement, only
 from experiments.harness.summaries import quartiles
 from experiments.models.semantic_analysis import ProbabilisticLatentSemanticAnalysis, latent_semantic_analysis
 
@@ -128,22 +130,11 @@ def _tables(results: pd.DataFrame) -> list[Table]:
     return [Table("groups", quartiles(rows, columns), caption)]
 
 
-def _claims(results: pd.DataFrame) -> list[Claim]:
-    """Check that the groups are found at least as well in the probabilistic version."""
-    rand = results[results["document"] == 0].groupby("case")["rand"].median()
-    return [
-        Claim(
-            "004",
-            "pLSA is the probabilistic version of LSA: both embed documents.",
-            "the median adjusted Rand index of pLSA 2 is at least that of LSA",
-            [
-                Check(
-                    f"documents of {_SHORTEST} to {_LONGEST} words", bool(rand["pLSA 2"] >= rand["LSA"]),
-                    f"{rand['pLSA 2']:.2f} against {rand['LSA']:.2f}",
-                )
-            ],
-        )
-    ]  # fmt: skip
+_CLAIMS = (
+    Statement("004", "pLSA is the probabilistic version of LSA: both embed documents.",
+              "the median adjusted Rand index of pLSA 2 is at least that of LSA", "rand",
+              {"pLSA 2": ["LSA"]}, higher=True, statistic="median", rows=only("document", 0)),
+)  # fmt: skip
 
 
 experiment = Experiment(
@@ -154,5 +145,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=_claims,
+    claims=partial(statements.claims, statements=_CLAIMS),
 )

@@ -160,7 +160,7 @@ def _beyond(results: pd.DataFrame) -> pd.DataFrame:
 
 _CLAIMS = tuple(
     Statement("7.3.1", statement, criterion, column, level=level, shown="share of runs",
-              rows=_beyond, counted=False)
+              rows=_beyond, statistic="mean")
     for statement, criterion, column, level in (
         ("VBMC finds the evidence of reference posteriors.",
          "the error is below .1 and three standard errors of the reference in nine of ten runs", "bad", 0.1),

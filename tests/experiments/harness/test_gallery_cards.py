@@ -6,7 +6,7 @@ import pytest
 import toy_experiment
 from PIL import Image
 
-from experiments.harness import gallery, runner, store
+from experiments.harness import execution, gallery, runner, store
 from experiments.harness.claims import Check, Claim
 
 
@@ -19,7 +19,7 @@ def claims(results):
 def computed(experiment, root, **options):
     made = runner.plan(experiment, root, **options)
     store.write_text(store.manifest_path(root, experiment.name), made.manifest.to_json())
-    list(runner.execute(made.pending))
+    list(execution.execute(made.pending))
 
 
 @pytest.fixture(scope="module")

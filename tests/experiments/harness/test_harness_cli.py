@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import bqvi as bqvi_package
 from experiments import catalogue
-from experiments.harness import registry, runner
+from experiments.harness import execution, registry
 from experiments.harness.cli import app
 
 HERE = Path(__file__).parent.parent
@@ -78,7 +78,7 @@ def test_folders_that_cannot_be_written_are_refused_before_any_work(folder, tmp_
     file = tmp_path / "file"
     file.touch()
     computed = []
-    monkeypatch.setattr(runner, "execute", lambda *_: computed.append(1) or [])
+    monkeypatch.setattr(execution, "execute", lambda *_: computed.append(1) or [])
     for place in (file, file / "below"):
         refused = bqvi("run", "toy", "--results", place)
         assert refused.exit_code == 2
@@ -200,17 +200,6 @@ def test_ctrl_c_in_this_process(folder, monkeypatch):
     assert "toy: 2 of 6 runs" in done.output
     last = done.output.strip().splitlines()[-1]
     assert last == "Interrupted. The finished runs are kept; the same command resumes."
-
-
-def test_a_dead_worker_is_reported_in_one_line(folder, monkeypatch):
-    def execute(jobs, n_jobs):
-        yield from ()
-        raise runner.WorkerDiedError("out of memory")
-
-    monkeypatch.setattr(runner, "execute", execute)
-    done = bqvi("run", "toy", "--results", folder)
-    assert done.exit_code == 1
-    assert "Stopped: out of memory" in done.output
 
 
 def test_a_broken_drawing_makes_the_report_fail_but_exist(folder, monkeypatch):

@@ -14,7 +14,7 @@ import pytest
 import toy_experiment
 from PIL import Image
 
-from experiments.harness import drawing, gallery, report, results, runner, store
+from experiments.harness import drawing, execution, gallery, report, results, runner, store
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Drawing, Experiment, Table
 
@@ -44,7 +44,7 @@ class Page(HTMLParser):
 def computed(experiment: Experiment, root, **options):
     made = runner.plan(experiment, root, **options)
     store.write_text(store.manifest_path(root, experiment.name), made.manifest.to_json())
-    list(runner.execute(made.pending))
+    list(execution.execute(made.pending))
     return made
 
 

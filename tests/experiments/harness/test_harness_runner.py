@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from experiments.harness import provenance, results, runner, store
+from experiments.harness import execution, provenance, results, runner, store
 from experiments.harness.experiment import (
     Case,
     Experiment,
@@ -38,7 +38,7 @@ def root(tmp_path):
 def go(experiment, root, n_jobs=1, **options):
     made = runner.plan(experiment, root, **options)
     store.write_text(store.manifest_path(root, experiment.name), made.manifest.to_json())
-    return made, list(runner.execute(made.pending, n_jobs))
+    return made, list(execution.execute(made.pending, n_jobs))
 
 
 def rows(root, name="toy"):
@@ -149,13 +149,12 @@ def dying(case, seed):
     return toy_experiment.run(case, seed)
 
 
-def test_a_killed_worker_is_reported_and_the_finished_runs_stay(root):
-    made = runner.plan(toy_experiment.make(run=dying, rates=(0.5,)), root)
+def test_a_killed_worker_loses_its_cell_only(root):
+    made, outcomes = go(toy_experiment.make(run=dying, rates=(0.5,)), root, 2)
     assert [job.seed for job in made.pending] == [0, 1, 2]
-    done = []
-    with pytest.raises(runner.WorkerDiedError, match="finished runs are kept"):
-        done.extend(runner.execute(made.pending, 2))
-    assert all(job.path.is_file() for job in made.jobs[: len(done)] if job.seed < 2)
+    errors = {outcome.seed: outcome.error for outcome in outcomes}
+    assert errors.pop(2).startswith("the worker was lost")
+    assert errors == {0: None, 1: None}
     assert not made.jobs[2].path.exists()
 
 
@@ -326,7 +325,7 @@ def test_unsound_plans_are_refused(root):
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
         runner.plan(toy_experiment.make(), root, seeds=0)
     with pytest.raises(ValueError, match="n_jobs must be at least 1, got 0"):
-        next(runner.execute([], 0))
+        next(execution.execute([], 0))
     assert not root.exists()
 
 

@@ -56,11 +56,11 @@ def test_a_mean_over_seeds_lies_in_a_range(low, verdict):
 
 
 def test_means_decide_where_seeds_are_not_counted():
-    (claim,) = claimed(of={"BQ": ["Sobol"]}, counted=False)  # .5 and 1.1 on average, against 1
+    (claim,) = claimed(of={"BQ": ["Sobol"]}, statistic="mean")  # .5 and 1.1 on average, against 1
     assert [(check.true, check.seeds) for check in claim.checks] == [(True, 0), (False, 0)]
-    (level,) = claimed(of=["BQ"], level=1.0, counted=False)
+    (level,) = claimed(of=["BQ"], level=1.0, statistic="mean")
     assert [check.true for check in level.checks] == [True, False]
-    (scaled,) = claimed(of={"BQ": ["Sobol"]}, factor=1.2, counted=False)
+    (scaled,) = claimed(of={"BQ": ["Sobol"]}, factor=1.2, statistic="mean")
     assert scaled.verdict == "holds"
 
 

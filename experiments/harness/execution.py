@@ -1,4 +1,4 @@
-"""Cells on a cluster: `bqvi run ... --backend loky|dask|ray --address ADDRESS`.
+"""Cells in this process, in others of this machine, or on a cluster (`--backend dask|ray --address ADDRESS`).
 
 A worker computes a cell and returns its rows; this process writes them, so that workers need no folder of
 this machine's. The packages have to be installed on the workers, in the same versions. A worker that is lost
@@ -9,6 +9,7 @@ new one takes its place, and each cell that was under way is computed in a pool 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
@@ -18,45 +19,54 @@ from typing import Any
 from bqvi.calls import RayExecutor, Run
 from bqvi.calls.executors import future_result, returned
 from bqvi.calls.faults import LostError
-from experiments.harness.runner import (
-    BackendError,
-    Computed,
-    Job,
-    Outcome,
-    computed,
-    written,
-)
+from experiments.harness.runner import Computed, Job, Outcome, computed, written
 
-__all__ = ["BACKENDS", "execute"]
+__all__ = ["BACKENDS", "BackendError", "execute"]
 
 BACKENDS = ("loky", "dask", "ray")
+_LOST = "the worker was lost (the operating system ended it, mostly for want of memory: take fewer --jobs)"
 
 
-def execute(jobs: Sequence[Job], n_jobs: int, backend: str, address: str | None = None) -> Iterator[Outcome]:
-    """Compute the jobs on a cluster, each on one thread, and yield their outcomes as they end.
+class BackendError(ValueError):
+    """A cluster that cannot be used: a package is not installed, or there is nothing at the address."""
+
+
+def execute(
+    jobs: Sequence[Job], n_jobs: int = 1, backend: str | None = None, address: str | None = None
+) -> Iterator[Outcome]:
+    """Compute the jobs, each on one thread, and yield their outcomes as they end.
 
     Parameters
     ----------
     jobs : sequence of Job
     n_jobs : int
         Workers on this machine, where no address is given.
-    backend : str
-        One of `BACKENDS`.
+    backend : str or None
+        One of `BACKENDS`; None for this process where one worker suffices, and loky otherwise.
     address : str or None
         Of Dask's scheduler ("tcp://host:8786") or of Ray's head node ("host:6379", "auto").
 
     Raises
     ------
+    ValueError
+        If `n_jobs` < 1.
     BackendError
         The backend cannot be used.
     """
-    left = list(jobs)
+    if n_jobs < 1:
+        raise ValueError(f"n_jobs must be at least 1, got {n_jobs}")
+    if backend is None and (n_jobs == 1 or len(jobs) < 2):
+        import torch  # noqa: F401  # a thread pool can be limited only once it is loaded
+
+        yield from (written(job, computed(job)) for job in jobs)
+        return
+    left, backend = list(jobs), backend or BACKENDS[0]
     while True:
         broken = yield from _computed_on(backend, n_jobs, address, left)
         # a pool begins cells in their order, so that these were under way when it broke
         for job in broken[:n_jobs]:
             if (yield from _computed_on(backend, 1, address, [job])):
-                yield written(job, Computed.failed("the worker was lost (the operating system ended it)"))
+                yield written(job, Computed.failed(_LOST))
         left = broken[n_jobs:]
         if not left:
             return
@@ -103,6 +113,10 @@ def _result(future: Any) -> Computed | None:
     return found
 
 
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @contextmanager
 def _executor(backend: str, n_jobs: int, address: str | None) -> Iterator[Any]:
     """An executor whose ``submit`` gives futures."""
@@ -114,8 +128,14 @@ def _executor(backend: str, n_jobs: int, address: str | None) -> Iterator[Any]:
                 raise BackendError(f"address is {address!r}: loky is for this machine; use dask or ray")
             from joblib.externals.loky import ProcessPoolExecutor
 
-            with ProcessPoolExecutor(n_jobs) as pool:
+            one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+            # Ctrl-C reaches the whole process group: a `run` that returns early when interrupted would
+            # otherwise have a part of its results written as a finished run
+            pool = ProcessPoolExecutor(n_jobs, initializer=_ignore_interrupts, env=one)
+            try:
                 yield pool
+            finally:
+                pool.shutdown(kill_workers=True)
         elif backend == "dask":
             import distributed
 

@@ -1,4 +1,4 @@
-"""Cells on a cluster: rows equal those of one process to the digit; a lost worker loses its cell."""
+"""Cells in other processes and on clusters: rows are those of one process; a lost worker loses its cell."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 import toy_experiment
 from test_harness_runner import go, rows
 
-from experiments.harness import clusters, runner, store
+from experiments.harness import execution, runner, store
 
 
 @pytest.fixture(autouse=True)
@@ -21,10 +21,10 @@ def global_state_is_left_alone():
 def on(backend, root, **options):
     made = runner.plan(toy_experiment.make(), root, **options)
     store.write_text(store.manifest_path(root, "toy"), made.manifest.to_json())
-    return made, list(clusters.execute(made.pending, 1, backend))
+    return made, list(execution.execute(made.pending, 1, backend))
 
 
-@pytest.mark.parametrize("backend", clusters.BACKENDS)
+@pytest.mark.parametrize("backend", execution.BACKENDS)
 def test_rows_are_those_of_one_process(backend, tmp_path):
     if backend != "loky":
         pytest.importorskip({"dask": "distributed"}.get(backend, backend))
@@ -57,7 +57,7 @@ def test_a_lost_worker_loses_its_cell_only(tmp_path, monkeypatch):
             yield Losing(pool)
 
     with monkeypatch.context() as patch:
-        patch.setattr(clusters, "_executor", losing)
+        patch.setattr(execution, "_executor", losing)
         made, outcomes = on("dask", tmp_path)
     failed = [outcome for outcome in outcomes if outcome.error]
     assert len(outcomes) == len(made.jobs)
@@ -93,23 +93,23 @@ def test_a_cell_that_breaks_each_pool_is_the_only_one_lost(tmp_path, monkeypatch
     def breaking(backend, n_jobs, address):
         yield Pool()
 
-    monkeypatch.setattr(clusters, "_executor", breaking)
+    monkeypatch.setattr(execution, "_executor", breaking)
     made = runner.plan(toy_experiment.make(rates=(0.5,)), tmp_path, seeds=5)
     store.write_text(store.manifest_path(tmp_path, "toy"), made.manifest.to_json())
-    outcomes = list(clusters.execute(made.pending, 2, "loky"))
+    outcomes = list(execution.execute(made.pending, 2, "loky"))
     errors = {outcome.seed: outcome.error for outcome in outcomes}
     assert len(outcomes) == len(errors) == 5
-    assert errors.pop(1) == "the worker was lost (the operating system ended it)"
+    assert errors.pop(1) == execution._LOST
     assert set(errors.values()) == {None}
     assert [job.seed for job in made.jobs if not job.path.is_file()] == [1]
     assert Pool.opened == 4  # for all, for each of the two that were under way, for the rest
 
 
 def test_what_cannot_be_used_is_named(tmp_path):
-    with pytest.raises(runner.BackendError, match="one of loky, dask, ray"):
-        list(clusters.execute([], 1, "slurm"))
-    with pytest.raises(runner.BackendError, match="loky is for this machine"):
-        list(clusters.execute([], 1, "loky", "tcp://host:1"))
+    with pytest.raises(execution.BackendError, match="one of loky, dask, ray"):
+        list(execution.execute([], 1, "slurm"))
+    with pytest.raises(execution.BackendError, match="loky is for this machine"):
+        list(execution.execute([], 1, "loky", "tcp://host:1"))
 
 
 class DyingOnce:
@@ -130,7 +130,7 @@ def test_dask_computes_again_what_a_killed_worker_had(tmp_path):
     made = runner.plan(
         toy_experiment.make(run=DyingOnce(tmp_path / "died"), rates=(0.5,)), tmp_path / "dask", seeds=3
     )
-    outcomes = list(clusters.execute(made.pending, 2, "dask"))
+    outcomes = list(execution.execute(made.pending, 2, "dask"))
     assert (tmp_path / "died").exists()
     assert [outcome.error for outcome in outcomes] == [None] * 3
 
@@ -146,5 +146,5 @@ def test_a_cell_that_kills_each_of_dask_s_workers_ends_with_a_reason(tmp_path):
 
     made = runner.plan(toy_experiment.make(run=Dying(tmp_path), rates=(0.5,)), tmp_path / "dask", seeds=1)
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
-        (outcome,) = clusters.execute(made.pending, 1, "dask")
+        (outcome,) = execution.execute(made.pending, 1, "dask")
     assert outcome.error.startswith("the worker was lost (KilledWorker")
