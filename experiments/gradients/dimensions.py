@@ -27,7 +27,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,19 +36,17 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from bqvi.families import Gaussian
-from bqvi.gradients import BayesianQuadrature
 from experiments.gradients.inference import (
     CLAIMS,
     LEAST,
-    at_budgets,
     gap_panels,
     gaps,
 )
 from experiments.gradients.runs import (
+    STEPPED,
     TUNING_SEEDS,
-    setting,
-    stepped_ends,
-    surrogate_run,
+    budget_cases,
+    run_to_budgets,
     tune_on,
 )
 from experiments.harness import drawing, statements
@@ -69,9 +66,8 @@ __all__ = ["LAPLACE", "Regression", "experiment", "regression"]
 _DIMENSIONS = (10, 25, 50, 100)
 _BUDGETS = (50, 100, 200, 300)
 _SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10}
-_STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
 LAPLACE = "Laplace's approximation"
-_LINE_STYLES = drawing.line_styles((*_SURROGATES, *_STEPPED, LAPLACE))
+_LINE_STYLES = drawing.line_styles((*_SURROGATES, *STEPPED, LAPLACE))
 _ROWS = 5
 _CORRELATION = 0.5
 _SIGNAL = 4.0
@@ -165,12 +161,9 @@ def _cases(quick: bool, _: Resources) -> list[Case]:
     dimensions, budgets = ((5,), (20, 50)) if quick else (_DIMENSIONS, _BUDGETS)
     made = []
     for d in dimensions:
-        common: dict[str, Any] = {"dimension": d, "budgets": list(budgets)}
-        made += [Case(f"D = {d}: {name}", common | {"method": name}) for name in _SURROGATES]
-        for name, method in _STEPPED.items():
-            chosen = [setting(method, _name(d), budget) for budget in budgets]
-            made.append(Case(f"D = {d}: {name}", common | {"method": name, "tuned": chosen}))
-        made.append(Case(f"D = {d}: {LAPLACE}", common | {"method": LAPLACE}))
+        made += budget_cases(f"D = {d}", _name(d), (*_SURROGATES, *STEPPED), budgets, dimension=d)
+        settings = {"dimension": d, "budgets": list(budgets), "method": LAPLACE}
+        made.append(Case(f"D = {d}: {LAPLACE}", settings))
     return made
 
 
@@ -181,14 +174,10 @@ def _name(dimension: int) -> str:
 
 def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return gap, evaluations and seconds at each budget."""
-    method, budgets = case.settings["method"], case.settings["budgets"]
     posed = regression(case.settings["dimension"])
-    if method == LAPLACE:
+    if case.settings["method"] == LAPLACE:
         return _laplace(posed)
-    if method in _STEPPED:
-        return stepped_ends(posed, seed, _STEPPED[method], budgets, case.settings["tuned"])
-    estimator = BayesianQuadrature(_SURROGATES[method])
-    return at_budgets(surrogate_run(posed, seed, budgets[-1], estimator, records=budgets[:-1]), budgets)
+    return run_to_budgets(posed, seed, case, _SURROGATES)
 
 
 def _laplace(posed: Regression) -> pd.DataFrame:

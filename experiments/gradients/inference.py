@@ -7,7 +7,7 @@ end there. Targets: `experiments.problems.gradient_targets`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,8 +18,10 @@ from bqvi.gradients import BayesianQuadrature
 from experiments.gradients.references import problem, target_named
 from experiments.gradients.runs import (
     BUDGETS,
-    setting,
-    stepped_ends,
+    STEPPED,
+    at_budgets,
+    budget_cases,
+    run_to_budgets,
     surrogate_run,
     without_gradient,
 )
@@ -38,7 +40,6 @@ __all__ = [
     "CLAIMS",
     "LEAST",
     "SURROGATES",
-    "at_budgets",
     "experiment",
     "gap_panels",
     "gaps",
@@ -47,8 +48,7 @@ __all__ = [
 
 _NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
 SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10, "BQ, values only": 2}
-_STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
-_LINE_STYLES = drawing.line_styles((*SURROGATES, *_STEPPED))
+_LINE_STYLES = drawing.line_styles((*SURROGATES, *STEPPED))
 LEAST = 1e-5
 """The least gap that is drawn, which is the resolution of the quasi-random points."""
 
@@ -56,35 +56,23 @@ LEAST = 1e-5
 def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each method on each target."""
     names, budgets = (("banana",), (20, 50)) if quick else (_NAMES, BUDGETS)
-    made = []
-    for name in names:
-        for method in (*SURROGATES, *_STEPPED):
-            settings = {"target": name, "method": method, "budgets": list(budgets)}
-            if method in _STEPPED:
-                settings["tuned"] = [setting(_STEPPED[method], name, budget) for budget in budgets]
-            made.append(Case(f"{name}: {method}", settings))
-    return made
+    methods = (*SURROGATES, *STEPPED)
+    return [case for name in names for case in budget_cases(name, name, methods, budgets, target=name)]
 
 
 def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return gap, evaluations and seconds at each budget."""
     name, method, budgets = (case.settings[key] for key in ("target", "method", "budgets"))
-    if method in _STEPPED:
-        return stepped_ends(problem(name), seed, _STEPPED[method], budgets, case.settings["tuned"])
+    if method in STEPPED:
+        return run_to_budgets(problem(name), seed, case, SURROGATES)
     values = method == "BQ, values only"
-    follow = partial(surrogate_run, model=without_gradient(target_named(name))) if values else surrogate_run
+    model = without_gradient(target_named(name)) if values else None
     # from values the budget ends at 200: beyond it the figure does not change, and the runs take long
     last = min(budgets[-1], 200) if values else budgets[-1]
     records = sorted({*range(10, 50, 10), *(b for b in budgets if b < last)})
-    found = follow(problem(name), seed, last, BayesianQuadrature(SURROGATES[method]), records=records)
+    estimator = BayesianQuadrature(SURROGATES[method])
+    found = surrogate_run(problem(name), seed, last, estimator, model=model, records=records)
     return at_budgets(found, [b for b in budgets if b <= last])
-
-
-def at_budgets(found: pd.DataFrame, budgets: Sequence[int]) -> pd.DataFrame:
-    """A run's records, those nearest to the budgets marked in a column ``budget``."""
-    nearest = {b: (found["evaluations"] - b).abs().idxmin() for b in budgets}
-    found.loc[list(nearest.values()), "budget"] = list(nearest)
-    return found
 
 
 def _draw(results: pd.DataFrame) -> list[Drawing]:
@@ -163,7 +151,7 @@ CLAIMS = (
     Statement("7.3.2", "A process on the evaluations of all steps saves evaluations of the log joint.",
               "untuned it has a smaller gap after at most 50 or 200 evaluations than natural gradients and "
               "Adam, tuned for as many",
-              "elbo_gap", {"BQ, 2 nodes": list(_STEPPED)}, shown="gap", rows=within_budgets),
+              "elbo_gap", {"BQ, 2 nodes": list(STEPPED)}, shown="gap", rows=within_budgets),
 )  # fmt: skip
 """By method, for each target and budget."""
 

@@ -20,29 +20,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bqvi.families import Gaussian
-from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.whitened import WhitenedFrame
 from experiments.gradients.inference import (
     CLAIMS,
     LEAST,
     SURROGATES,
-    at_budgets,
     gap_panels,
     gaps,
 )
 from experiments.gradients.references import GaussianTask, best_from, elbo
 from experiments.gradients.runs import (
     BUDGETS,
+    STEPPED,
     TUNING_SEEDS,
-    setting,
-    stepped_ends,
-    surrogate_run,
+    budget_cases,
+    run_to_budgets,
     tune_on,
 )
 from experiments.harness import drawing, statements
@@ -62,8 +59,7 @@ __all__ = ["GRADIENTS", "QUICK", "experiment", "problem"]
 
 QUICK = "kidscore_interaction"
 GRADIENTS = ("BQ, 2 nodes", "BQ, 10 nodes")
-_STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
-_METHODS = (*GRADIENTS, *_STEPPED)
+_METHODS = (*GRADIENTS, *STEPPED)
 _LINE_STYLES = drawing.line_styles(_METHODS)
 _POINTS = 2**11
 _DIFFERENTIAL = "lotka_volterra"
@@ -79,14 +75,11 @@ _WORST = 1e6
 def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each method on each posterior."""
     names, budgets = ((QUICK,), (20, 50)) if quick else (tuple(MODELS), BUDGETS)
-    made = []
-    for name in names:
-        for method in _METHODS:
-            settings: dict[str, Any] = {"target": name, "method": method, "budgets": list(budgets)}
-            if method in _STEPPED:
-                settings["tuned"] = [setting(_STEPPED[method], name, budget) for budget in budgets]
-            made.append(Case(f"{name}: {method}", settings, resources.posteriors))
-    return made
+    return [
+        case
+        for name in names
+        for case in budget_cases(name, name, _METHODS, budgets, resources.posteriors, target=name)
+    ]
 
 
 @cache
@@ -115,12 +108,7 @@ def problem(folder: Path, name: str, seed: int) -> GaussianTask:
 def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return gap, evaluations and seconds at each budget."""
     assert case.folder is not None  # `needs` requires the folder
-    name, method, budgets = (case.settings[key] for key in ("target", "method", "budgets"))
-    posed = problem(case.folder, name, seed)
-    if method in _STEPPED:
-        return stepped_ends(posed, seed, _STEPPED[method], budgets, case.settings["tuned"])
-    estimator = BayesianQuadrature(SURROGATES[method])
-    return at_budgets(surrogate_run(posed, seed, budgets[-1], estimator, records=budgets[:-1]), budgets)
+    return run_to_budgets(problem(case.folder, case.settings["target"], seed), seed, case, SURROGATES)
 
 
 def _draw(results: pd.DataFrame) -> list[Drawing]:

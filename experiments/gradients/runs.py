@@ -17,7 +17,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ import pandas as pd
 import torch
 
 import bqvi
-from bqvi.families import Gaussian
 from bqvi.gradients import BayesianQuadrature, Pathwise
 from bqvi.inference import Fit
 from bqvi.models import LogJoint
@@ -33,22 +31,15 @@ from bqvi.models.log_joint import LogJointModel
 from experiments import fitting
 from experiments.gradients import references
 from experiments.gradients.references import TargetWithOptimum
+from experiments.harness.experiment import Case
 from experiments.problems.gradient_targets import GradientTarget, targets
 
 __all__ = [
-    "BUDGETS",
-    "TUNING_SEEDS",
-    "Metric",
-    "setting",
-    "stepped_ends",
-    "stepped_run",
-    "surrogate_run",
-    "tune_on",
-    "without_gradient",
+    "BUDGETS", "STEPPED", "TUNING_SEEDS", "at_budgets", "budget_cases", "run_to_budgets", "setting",
+    "stepped_ends", "stepped_run", "surrogate_run", "tune_on", "without_gradient",
 ]  # fmt: skip
 
 _STL = "sticking-the-landing"
-Metric = Callable[[Gaussian], float]
 BUDGETS = (50, 100, 200, 500)
 _TUNED = Path(__file__).with_name("tuned.json")
 TUNING_SEEDS = (1000, 1001)
@@ -78,7 +69,6 @@ def surrogate_run(
     model: LogJointModel | None = None,
     radius: float = 1.0,
     records: Sequence[int] = (),
-    metrics: Mapping[str, Metric] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """Return gap and costs of Bayesian quadrature after about each of ``records`` evaluations.
 
@@ -87,7 +77,6 @@ def surrogate_run(
     estimator : by default the default of `bqvi.fit(method="bq")`.
     model : by default the target's, with gradients.
     radius : of the trust region.
-    metrics : further columns, of q.
     """
     target = problem.target
     used = estimator or BayesianQuadrature()
@@ -97,10 +86,9 @@ def surrogate_run(
         lambda: bqvi.fit(
             model or target.model(), method=used, geometry=bqvi.TrustRegion(radius),
             schedule=bqvi.Constant(1.0), start_from=target.start(), steps=max(steps),
-            record=bqvi.Record(steps, metrics={"elbo_gap": problem.gap, **metrics}, elbo_samples=32),
-            seed=seed, tolerance=None,
-        ),
-        tuple(metrics),
+            record=bqvi.Record(steps, metrics={"elbo_gap": problem.gap}, elbo_samples=32), seed=seed,
+            tolerance=None,
+        )
     )  # fmt: skip
 
 
@@ -111,9 +99,6 @@ def stepped_run(
     method: str,
     size: float,
     samples: int,
-    *,
-    model: LogJointModel | None = None,
-    metrics: Mapping[str, Metric] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """Return gap and costs of "natural" or "adam" at the end, in one row.
 
@@ -121,22 +106,20 @@ def stepped_run(
     ----------
     problem : the target, with its best Gaussian. seed : of the run. evaluations : in all. method : "natural"
         or "adam".
-    size : the step size. samples : draws in a step. model : by default the target's, with gradients.
-    metrics : further columns, of q.
+    size : the step size. samples : draws in a step.
     """
     target = problem.target
     steps = max(1, evaluations // samples)
     natural = method != "adam"
     return _table(
         lambda: bqvi.fit(
-            model or target.model(), method=Pathwise(samples, _STL),
+            target.model(), method=Pathwise(samples, _STL),
             geometry=bqvi.Riemannian() if natural else bqvi.Euclidean(),
             schedule=bqvi.Cosine(size, steps) if natural else bqvi.Adam(size, decay=4.0 / steps),
             start_from=target.start(), steps=steps,
-            record=bqvi.Record([steps], metrics={"elbo_gap": problem.gap, **metrics}, elbo_samples=32),
-            seed=seed, tolerance=None,
-        ),
-        tuple(metrics),
+            record=bqvi.Record([steps], metrics={"elbo_gap": problem.gap}, elbo_samples=32), seed=seed,
+            tolerance=None,
+        )
     )  # fmt: skip
 
 
@@ -160,27 +143,70 @@ def stepped_ends(
     )
 
 
-def _table(fit: Callable[[], Fit], metrics: Sequence[str]) -> pd.DataFrame:
-    """The trace; with an infinite gap, and metrics, at the end of a run that failed."""
+def _table(fit: Callable[[], Fit]) -> pd.DataFrame:
+    """The trace; with an infinite gap at the end of a run that failed."""
     failed = False
     with np.errstate(all="ignore"):  # a diverging run may overflow, which the table shows
         try:
             found = fit()
         except bqvi.RunError as error:
             found, failed = error.result(), True
-    columns = ("iteration", "seconds", "evaluations", "elbo_gap", *metrics)
+    columns = ("iteration", "seconds", "evaluations", "elbo_gap")
     table = pd.DataFrame(fitting.columns_of(found.trace, columns if len(found.trace) else ()))
     if failed:
         state = found.state
-        last = {
-            "iteration": state.iteration + 1,
-            "seconds": state.seconds,
-            "evaluations": state.step_evaluations,
-        }
-        table = pd.concat(
-            [table, pd.DataFrame([last | dict.fromkeys(("elbo_gap", *metrics), np.inf)])], ignore_index=True
-        )
+        costs = (state.iteration + 1, state.seconds, state.step_evaluations)
+        last = pd.DataFrame([(*costs, np.inf)], columns=columns)
+        table = pd.concat([table, last], ignore_index=True)
     return table[table["evaluations"] > 0].reset_index(drop=True)
+
+
+STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
+"""The tuned methods by their labels."""
+
+
+def budget_cases(
+    label: str, target: str, methods: Iterable[str], budgets: Sequence[int], folder: Path | None = None,
+    **settings: Any,
+) -> list[Case]:  # fmt: skip
+    """Return a case for each method; those of `STEPPED` have the best step size and samples for each budget.
+
+    Parameters
+    ----------
+    label : of the target in names. target : its name in the table of step sizes. methods : their labels.
+    budgets : numbers of evaluations. folder, settings : of each `Case`.
+    """
+    made = []
+    for method in methods:
+        chosen: dict[str, Any] = {**settings, "method": method, "budgets": list(budgets)}
+        if method in STEPPED:
+            chosen["tuned"] = [setting(STEPPED[method], target, budget) for budget in budgets]
+        made.append(Case(f"{label}: {method}", chosen, folder))
+    return made
+
+
+def at_budgets(found: pd.DataFrame, budgets: Sequence[int]) -> pd.DataFrame:
+    """A run's records, those nearest to the budgets marked in a column ``budget``."""
+    nearest = {b: (found["evaluations"] - b).abs().idxmin() for b in budgets}
+    found.loc[list(nearest.values()), "budget"] = list(nearest)
+    return found
+
+
+def run_to_budgets(
+    problem: TargetWithOptimum, seed: int, case: Case, surrogates: Mapping[str, int]
+) -> pd.DataFrame:
+    """Return gap and costs of a case of `budget_cases`, a record for each budget.
+
+    Parameters
+    ----------
+    problem : the target, with its best Gaussian. seed : of the run. case : with its budgets. surrogates :
+        the nodes of a round of each method by quadrature.
+    """
+    method, budgets = case.settings["method"], case.settings["budgets"]
+    if method in STEPPED:
+        return stepped_ends(problem, seed, STEPPED[method], budgets, case.settings["tuned"])
+    estimator = BayesianQuadrature(surrogates[method])
+    return at_budgets(surrogate_run(problem, seed, budgets[-1], estimator, records=budgets[:-1]), budgets)
 
 
 @cache

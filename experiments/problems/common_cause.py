@@ -29,16 +29,13 @@ logit p), with independent normal priors; the plausible box is one prior sd to e
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from experiments.problems.known_posteriors import Problem
 from experiments.problems.perception import with_normal_prior
 from experiments.problems.torch_posteriors import TensorPosterior, known
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["CENTRE", "SIMULATED", "SPREAD", "common", "common_cause", "headings"]
 
@@ -91,14 +88,11 @@ def _log_odds(
     x, y = visual - mu, vestibular - mu
     left = a * b - shared**2
     together = (b * x**2 - 2.0 * shared * x * y + a * y**2) / left
-    found: torch.Tensor = 0.5 * ((a * b / left).log() + x**2 / a + y**2 / b - together)
-    return found
+    return 0.5 * ((a * b / left).log() + x**2 / a + y**2 / b - together)
 
 
 def common(theta: torch.Tensor, nodes: int = _NODES) -> torch.Tensor:
     """The probability (L, 3, 99) of the response "common" with parameters (L, 12), by ``nodes`` a rule."""
-    import torch
-
     z, w = np.polynomial.hermite_e.hermegauss(nodes)
     s_v, s_0 = (torch.tensor(s)[:, None] for s in headings())
 
@@ -116,22 +110,18 @@ def common(theta: torch.Tensor, nodes: int = _NODES) -> torch.Tensor:
     weights = torch.tensor(np.outer(w, w) / w.sum() ** 2)
     attended = ((odds + logit).sigmoid() * weights).sum((3, 4))
     lapse = theta[:, 8].sigmoid()[:, None, None]
-    found: torch.Tensor = (1.0 - lapse) * attended + 0.5 * lapse
-    return found
+    return (1.0 - lapse) * attended + 0.5 * lapse
 
 
 @cache
 def _model() -> TensorPosterior:
     """The posterior given simulated responses."""
-    import torch
-
     shares = common(torch.tensor(SIMULATED)[None])[0].numpy()
     counts = torch.tensor(np.random.default_rng(0).binomial(_EACH, shares))
 
     def likelihood(theta: torch.Tensor) -> torch.Tensor:
         p = common(theta)
-        found: torch.Tensor = (torch.xlogy(counts, p) + torch.xlogy(_EACH - counts, 1.0 - p)).sum((1, 2))
-        return found
+        return (torch.xlogy(counts, p) + torch.xlogy(_EACH - counts, 1.0 - p)).sum((1, 2))
 
     return TensorPosterior(SIMULATED, with_normal_prior(likelihood, CENTRE, SPREAD))
 

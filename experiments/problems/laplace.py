@@ -18,16 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from scipy.optimize import minimize
 
 from gp.checks import require_above
 from gp.measures import Gaussian, GaussianMixture
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["Laplace", "NoModeError", "laplace"]
 
@@ -111,8 +109,6 @@ def laplace(log_density: Callable[[torch.Tensor], torch.Tensor], start: Any) -> 
 
 
 def _with_gradient(log_density: Callable[..., Any], theta: Any) -> tuple[float, Any]:
-    import torch
-
     with torch.enable_grad():
         point = torch.tensor(theta[None], dtype=torch.float64, requires_grad=True)
         value = log_density(point).sum()
@@ -122,8 +118,6 @@ def _with_gradient(log_density: Callable[..., Any], theta: Any) -> tuple[float, 
 
 def _hessian(log_density: Callable[..., Any], theta: Any) -> Any:
     """That of minus the log density, (D, D), symmetric."""
-    import torch
-
     hessian: Callable[..., Any] = torch.autograd.functional.hessian
     point = torch.tensor(theta, dtype=torch.float64)
     with torch.enable_grad():

@@ -15,17 +15,14 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from scipy.special import gammaln, logsumexp
 
 from experiments.problems.known_posteriors import Problem, unbounded
 from experiments.problems.torch_posteriors import TensorPosterior
 from gp.low_discrepancy import normal_sobol
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = [
     "DRAWS", "RATE", "SD", "SHAPE", "counts", "factor", "given_hyperparameters", "latent_counts",
@@ -52,13 +49,10 @@ _SIMULATED = math.log(2.5), math.log(5.5)
 
 def factor(log_rho: torch.Tensor) -> torch.Tensor:
     """The Cholesky factors (L, 11, 11) of the correlations of f with ln rho (L,)."""
-    import torch
-
     x = torch.tensor(_PLACES)
     apart = (x[:, None] - x) ** 2
     correlation = torch.exp(-0.5 * apart * (-2.0 * log_rho).exp()[:, None, None])
-    found: torch.Tensor = torch.linalg.cholesky(correlation + _JITTER * torch.eye(len(x), dtype=x.dtype))
-    return found
+    return torch.linalg.cholesky(correlation + _JITTER * torch.eye(len(x), dtype=x.dtype))
 
 
 def log_hyperprior(log_alpha: torch.Tensor, log_rho: torch.Tensor) -> torch.Tensor:
@@ -72,8 +66,6 @@ def log_hyperprior(log_alpha: torch.Tensor, log_rho: torch.Tensor) -> torch.Tens
 @cache
 def counts() -> _Array:
     """The counts (11,), with the parameters with which they were drawn."""
-    import torch
-
     rng = np.random.default_rng(0)
     log_alpha, log_rho = _SIMULATED
     f = np.exp(log_alpha) * factor(torch.tensor([log_rho]))[0].numpy() @ rng.standard_normal(11)
@@ -83,8 +75,6 @@ def counts() -> _Array:
 @cache
 def model() -> TensorPosterior:
     """The posterior given the counts."""
-    import torch
-
     k = torch.tensor(counts(), dtype=torch.float64)
     constant = float(gammaln(counts() + 1.0).sum()) + 5.5 * _LOG_2PI
 
@@ -92,8 +82,7 @@ def model() -> TensorPosterior:
         log_alpha, log_rho, z = theta[:, 0], theta[:, 1], theta[:, 2:]
         f = log_alpha.exp()[:, None] * (factor(log_rho) @ z[:, :, None])[:, :, 0]
         seen = (k * f - f.exp()).sum(1)
-        found: torch.Tensor = log_hyperprior(log_alpha, log_rho) + seen - 0.5 * (z * z).sum(1) - constant
-        return found
+        return log_hyperprior(log_alpha, log_rho) + seen - 0.5 * (z * z).sum(1) - constant
 
     return TensorPosterior(np.array([*_SIMULATED, *np.zeros(11)]), log_joint)
 
@@ -109,8 +98,6 @@ def given_hyperparameters(log_alpha: _Array, log_rho: _Array) -> tuple[_Array, _
     -------
     points : (m, DRAWS, 11). log_weights : (m, DRAWS).
     """
-    import torch
-
     k = counts()
     scale = np.exp(log_alpha)[:, None, None] * factor(torch.tensor(log_rho)).numpy()
     # Newton's method on concave functions; steps of at most one keep the rates from exploding
@@ -133,8 +120,6 @@ def given_hyperparameters(log_alpha: _Array, log_rho: _Array) -> tuple[_Array, _
 @cache
 def latent_counts() -> Problem:
     """The posterior of the simulated counts."""
-    import torch
-
     axes = [np.linspace(low, high, n) for low, high, n in zip(*_CORNERS, _NODES, strict=True)]
     pairs = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
     points, log_weights = given_hyperparameters(*pairs.T)

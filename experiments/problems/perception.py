@@ -27,15 +27,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from experiments.problems.known_posteriors import Problem
 from experiments.problems.torch_posteriors import TensorPosterior, known
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = [
     "DIFFERENCES", "EACH", "INTERVALS", "LONGEST", "PerceptionModel", "common", "multisensory",
@@ -85,23 +82,18 @@ def with_normal_prior(
     likelihood : a function of points (n, D) that returns (n,). centre, spread : means and standard
         deviations, (D,).
     """
-    import torch
-
     mean, sd = torch.tensor(centre), torch.tensor(spread)
     constant = float(np.log(spread).sum() + 0.5 * len(spread) * np.log(2.0 * np.pi))
 
     def log_joint(theta: torch.Tensor) -> torch.Tensor:
         z = (theta - mean) / sd
-        found: torch.Tensor = likelihood(theta) - 0.5 * (z * z).sum(1) - constant
-        return found
+        return likelihood(theta) - 0.5 * (z * z).sum(1) - constant
 
     return log_joint
 
 
 def response_log_density(theta: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
     """The log densities (L, 6, n) of ``responses`` (6, n) to the intervals, with parameters (L, 5)."""
-    import torch
-
     z, w = np.polynomial.hermite_e.hermegauss(_NODES)
     nodes, log_w = torch.tensor(z), torch.tensor(np.log(w / w.sum()))
     w_s, w_m, sigma = (theta[:, i].exp()[:, None, None] for i in (0, 1, 3))
@@ -113,8 +105,7 @@ def response_log_density(theta: torch.Tensor, responses: torch.Tensor) -> torch.
     logs = log_w - 0.5 * ((responses[:, :, None] - mean) / sd) ** 2 - sd.log() - 0.5 * np.log(2.0 * np.pi)
     attended = torch.nn.functional.logsigmoid(-theta[:, 4])[:, None, None] + logs.logsumexp(3)
     lapsed = torch.nn.functional.logsigmoid(theta[:, 4])[:, None, None] - np.log(LONGEST)
-    found: torch.Tensor = torch.logaddexp(attended, lapsed.expand_as(attended))
-    return found
+    return torch.logaddexp(attended, lapsed.expand_as(attended))
 
 
 def simulated_responses(theta: _Array, count: int, seed: int) -> _Array:
@@ -132,14 +123,11 @@ def simulated_responses(theta: _Array, count: int, seed: int) -> _Array:
 @cache
 def timing_model() -> PerceptionModel:
     """Time intervals: six intervals, 120 responses to each."""
-    import torch
-
     simulated = np.array([np.log(0.1), np.log(0.06), 0.3, np.log(0.12), np.log(0.03 / 0.97)])
     responses = torch.tensor(simulated_responses(simulated, EACH[0], 0))
 
     def likelihood(theta: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = response_log_density(theta, responses).sum((1, 2))
-        return found
+        return response_log_density(theta, responses).sum((1, 2))
 
     centre = np.array([np.log(0.1), np.log(0.06), 0.0, np.log(0.15), np.log(0.02 / 0.98)])
     spread = np.array([0.5, 0.5, 1.0, 0.6, 1.0])
@@ -148,20 +136,15 @@ def timing_model() -> PerceptionModel:
 
 def common(theta: torch.Tensor, differences: torch.Tensor) -> torch.Tensor:
     """The probability (L, 3, 9) of the response "common" with parameters (L, 6)."""
-    import torch
-
     sd = torch.hypot(theta[:, :3].exp(), theta[:, 3:4].exp())[:, :, None]
     kappa, lapse = theta[:, 4].exp()[:, None, None], theta[:, 5].sigmoid()[:, None, None]
     inside = torch.special.ndtr((kappa - differences) / sd) - torch.special.ndtr((-kappa - differences) / sd)
-    found: torch.Tensor = (1.0 - lapse) * inside + 0.5 * lapse
-    return found
+    return (1.0 - lapse) * inside + 0.5 * lapse
 
 
 @cache
 def multisensory_model() -> PerceptionModel:
     """Headings: three coherences and nine differences, 40 responses to each pair."""
-    import torch
-
     simulated = np.array([*np.log([6.0, 10.0, 18.0, 9.0, 20.0]), np.log(0.05 / 0.95)])
     differences = torch.tensor(DIFFERENCES)
     shares = common(torch.tensor(simulated)[None], differences)[0].numpy()
@@ -170,8 +153,7 @@ def multisensory_model() -> PerceptionModel:
 
     def likelihood(theta: torch.Tensor) -> torch.Tensor:
         p = common(theta, differences)
-        found: torch.Tensor = (torch.xlogy(counts, p) + torch.xlogy(EACH[1] - counts, 1.0 - p)).sum((1, 2))
-        return found
+        return (torch.xlogy(counts, p) + torch.xlogy(EACH[1] - counts, 1.0 - p)).sum((1, 2))
 
     centre = np.array([*np.log([10.0, 10.0, 10.0, 10.0, 15.0]), np.log(0.05 / 0.95)])
     spread = np.array([0.8, 0.8, 0.8, 0.8, 0.8, 1.0])

@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from scipy.special import logsumexp
 
 from bqvi.importance import Proposal, covering
 from experiments.problems.known_posteriors import Problem, unbounded
 from experiments.problems.laplace import laplace
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["TensorPosterior", "known", "reference"]
 
@@ -43,16 +40,12 @@ class TensorPosterior:
 
     def log_density(self, points: _Array) -> _Array:
         """The log joint density (n,) at points (n, D)."""
-        import torch
-
         with torch.no_grad():
             parts = np.split(points, range(32, len(points), 32))
             return np.concatenate([self.log_joint(torch.tensor(part)).numpy() for part in parts])
 
     def gradient(self, points: _Array) -> _Array:
         """Its gradient (n, D) at points (n, D)."""
-        import torch
-
         theta = torch.tensor(points, requires_grad=True)
         (found,) = torch.autograd.grad(self.log_joint(theta).sum(), theta)
         return found.numpy()

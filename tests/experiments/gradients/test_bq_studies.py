@@ -86,7 +86,7 @@ def test_typical_gains_are_geometric_means():
 
 
 def test_records_nearest_to_the_budgets_are_marked():
-    found = bq_inference.at_budgets(pd.DataFrame({"evaluations": [9, 21, 48, 52]}), [20, 51])
+    found = bq_runs.at_budgets(pd.DataFrame({"evaluations": [9, 21, 48, 52]}), [20, 51])
     assert_allclose(found["budget"], [np.nan, 20, np.nan, 51])
 
 
