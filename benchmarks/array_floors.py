@@ -21,10 +21,7 @@ import bqvi
 from benchmarks import topics
 from benchmarks.hidden_markov import BARS, DIMENSION, SYMBOLS, timed_fits
 from benchmarks.paired import Line, seconds_each
-from bqvi.models import (
-    LatentDirichletAllocation,
-    document_step,
-)
+from bqvi.models import LatentDirichletAllocation, document_step
 
 ROUNDS = 3
 MOST = 3.5

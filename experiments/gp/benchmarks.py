@@ -22,13 +22,7 @@ import pandas as pd
 
 from experiments.gp.regressors import REGRESSORS, Predictions
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 from experiments.problems.regression_sets import RegressionSet, Split, diabetes

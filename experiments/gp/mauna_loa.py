@@ -27,13 +27,7 @@ import pandas as pd
 
 import gp
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from gp import kernels
 

@@ -22,13 +22,7 @@ from experiments.gradients.references import problem
 from experiments.gradients.runs import surrogate_run
 from experiments.gradients.uncertain_nodes import GradientUncertainty
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 

@@ -36,27 +36,10 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from bqvi.families import Gaussian
-from experiments.gradients.inference import (
-    CLAIMS,
-    LEAST,
-    gap_panels,
-    gaps,
-)
-from experiments.gradients.runs import (
-    STEPPED,
-    TUNING_SEEDS,
-    budget_cases,
-    run_to_budgets,
-    tune_on,
-)
+from experiments.gradients.inference import CLAIMS, LEAST, gap_panels, gaps
+from experiments.gradients.runs import STEPPED, TUNING_SEEDS, budget_cases, run_to_budgets, tune_on
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.problems.gradient_targets import GradientTarget
 from gp.laplace import curvature

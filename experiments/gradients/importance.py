@@ -19,21 +19,10 @@ from bqvi.gradients.designs import Independent
 from bqvi.gradients.gradient import Batch
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from experiments.gradients.importance_quadrature import ImportanceQuadrature
-from experiments.gradients.references import (
-    flat,
-    place,
-    target_named,
-    whitened,
-)
+from experiments.gradients.references import flat, place, target_named, whitened
 from experiments.gradients.runs import without_gradient
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 

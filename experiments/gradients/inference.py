@@ -26,25 +26,11 @@ from experiments.gradients.runs import (
     without_gradient,
 )
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 
-__all__ = [
-    "CLAIMS",
-    "LEAST",
-    "SURROGATES",
-    "experiment",
-    "gap_panels",
-    "gaps",
-    "within_budgets",
-]
+__all__ = ["CLAIMS", "LEAST", "SURROGATES", "experiment", "gap_panels", "gaps", "within_budgets"]
 
 _NAMES = ("banana", "logistic", "mixture", "wine", "schools-centred", "schools-noncentred")
 SURROGATES = {"BQ, 2 nodes": 2, "BQ, 10 nodes": 10, "BQ, values only": 2}

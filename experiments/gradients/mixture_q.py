@@ -39,13 +39,7 @@ from bqvi.models import LogJoint
 from experiments import fitting
 from experiments.harness import drawing, statements
 from experiments.harness.evidence import runs
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import last_records, quartiles
 from experiments.problems.gradient_targets import GradientTarget, banana, schools

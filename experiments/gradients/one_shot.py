@@ -35,44 +35,19 @@ from scipy.stats import t as student
 
 from bqvi.arrays import Values
 from bqvi.families import Gaussian
-from bqvi.gradients import (
-    BayesianQuadrature,
-    Estimator,
-    Pathwise,
-    RememberingEstimator,
-    Score,
-)
-from bqvi.gradients.designs import (
-    AntitheticOrthogonal,
-    Independent,
-    MomentVarianceReduction,
-    NodeRule,
-    Sobol,
-)
+from bqvi.gradients import BayesianQuadrature, Estimator, Pathwise, RememberingEstimator, Score
+from bqvi.gradients.designs import AntitheticOrthogonal, Independent, MomentVarianceReduction, NodeRule, Sobol
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.gradients.surrogates import Observed, OnGradients
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint
 from experiments.gradients.optimised_nodes import Optimised
-from experiments.gradients.references import (
-    MANY,
-    PLACES,
-    place,
-    reference,
-    target_named,
-    whitened,
-)
+from experiments.gradients.references import MANY, PLACES, place, reference, target_named, whitened
 from experiments.gradients.runs import without_gradient
 from experiments.gradients.uncertain_nodes import GradientUncertainty
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.problems.gradient_targets import GradientTarget
 

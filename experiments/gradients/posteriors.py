@@ -26,30 +26,11 @@ import pandas as pd
 
 from bqvi.families import Gaussian
 from bqvi.gradients.whitened import WhitenedFrame
-from experiments.gradients.inference import (
-    CLAIMS,
-    LEAST,
-    SURROGATES,
-    gap_panels,
-    gaps,
-)
+from experiments.gradients.inference import CLAIMS, LEAST, SURROGATES, gap_panels, gaps
 from experiments.gradients.references import GaussianTask, best_from, elbo
-from experiments.gradients.runs import (
-    BUDGETS,
-    STEPPED,
-    TUNING_SEEDS,
-    budget_cases,
-    run_to_budgets,
-    tune_on,
-)
+from experiments.gradients.runs import BUDGETS, STEPPED, TUNING_SEEDS, budget_cases, run_to_budgets, tune_on
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.problems.gradient_targets import GradientTarget
 from experiments.problems.reference import MODELS, Reference, load_reference
 from experiments.problems.reference.predator_prey import predator_prey

@@ -166,21 +166,21 @@ STEPPED = {"natural gradient, STL": "natural", "Adam, STL": "adam"}
 
 
 def budget_cases(
-    label: str, target: str, methods: Iterable[str], budgets: Sequence[int], folder: Path | None = None,
+    label: str, tuned_as: str, methods: Iterable[str], budgets: Sequence[int], folder: Path | None = None,
     **settings: Any,
 ) -> list[Case]:  # fmt: skip
     """Return a case for each method; those of `STEPPED` have the best step size and samples for each budget.
 
     Parameters
     ----------
-    label : of the target in names. target : its name in the table of step sizes. methods : their labels.
+    label : of the target in names. tuned_as : its name in the table of step sizes. methods : their labels.
     budgets : numbers of evaluations. folder, settings : of each `Case`.
     """
     made = []
     for method in methods:
         chosen: dict[str, Any] = {**settings, "method": method, "budgets": list(budgets)}
         if method in STEPPED:
-            chosen["tuned"] = [setting(STEPPED[method], target, budget) for budget in budgets]
+            chosen["tuned"] = [setting(STEPPED[method], tuned_as, budget) for budget in budgets]
         made.append(Case(f"{label}: {method}", chosen, folder))
     return made
 

@@ -27,12 +27,7 @@ from matplotlib.figure import Figure
 from experiments.harness import drawing, store
 from experiments.harness import results as results_module
 from experiments.harness.claims import Claim
-from experiments.harness.experiment import (
-    Drawing,
-    Experiment,
-    Gif,
-    Table,
-)
+from experiments.harness.experiment import Drawing, Experiment, Gif, Table
 from experiments.harness.gallery import drawings, thumbnail
 from experiments.harness.provenance import version
 from experiments.harness.results import Results

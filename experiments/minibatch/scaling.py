@@ -13,13 +13,7 @@ import bqvi
 from acquisition.minibatch import Balanced, Features
 from bqvi.arrays import inner, subtract
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 from experiments.minibatch.problems import Setting, clusters

@@ -16,9 +16,7 @@ from matplotlib.figure import Figure
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 
 import bqvi
-from bqvi.models import (
-    LatentDirichletAllocation,
-)
+from bqvi.models import LatentDirichletAllocation
 from bqvi.models.components import starting_centres
 from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table

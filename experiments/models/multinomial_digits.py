@@ -11,13 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 from bqvi.models import MultinomialMixture
 from experiments import fitting
 from experiments.harness import comparison, drawing, evidence, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 from experiments.problems import data

@@ -13,13 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 from bqvi.models import GaussianMixture
 from experiments import fitting
 from experiments.harness import comparison, drawing, evidence, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 from experiments.problems import data

@@ -25,13 +25,7 @@ from scipy.special import ndtr
 from scipy.stats import beta
 
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.quadrature.runs import (
     BUDGETS,

@@ -32,28 +32,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 import gp
-from acquisition.pointwise import (
-    Criterion,
-    IntegralVarianceReduction,
-    UncertaintySampling,
-    bind,
-)
+from acquisition.pointwise import Criterion, IntegralVarianceReduction, UncertaintySampling, bind
 from acquisition.search import ContinuousSearch
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
-from experiments.problems.integrands import (
-    Integrand,
-    banana,
-    bump,
-    standard,
-)
+from experiments.problems.integrands import Integrand, banana, bump, standard
 from experiments.quadrature.criteria import (
     LinearisedWarpedUncertainty,
     MatchedWarpedUncertainty,

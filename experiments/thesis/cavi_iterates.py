@@ -17,13 +17,7 @@ from matplotlib.figure import Figure
 
 import bqvi
 from experiments.harness import animation, drawing, evidence, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 from experiments.models import pictures

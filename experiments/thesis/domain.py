@@ -28,13 +28,7 @@ from experiments import fitting
 from experiments.harness import comparison, drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.evidence import LEVEL, at_least, at_most
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
 from experiments.thesis import settings as thesis
 

@@ -28,13 +28,7 @@ import pandas as pd
 import bqvi
 from bqvi.variational_bmc.state import State
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import Column, summary
 from experiments.problems.known_posteriors import Problem

@@ -28,13 +28,7 @@ import bqvi
 from bqvi.variational_bmc.diagnostics import gskl, mmtv
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import Column, of_all, summary
 from experiments.problems import (
     common_cause,

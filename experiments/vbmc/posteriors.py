@@ -20,13 +20,7 @@ import torch
 import bqvi
 from bqvi.variational_bmc.diagnostics import gskl, mmtv
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import Column, of_all, summary
 from experiments.problems.reference import MODELS, Reference, load_reference

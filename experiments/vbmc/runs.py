@@ -32,14 +32,7 @@ from bqvi.variational_bmc.diagnostics import gskl, mmtv
 from experiments.harness import drawing
 from experiments.harness.evidence import stays_below
 from experiments.harness.summaries import Column, of_all
-from experiments.problems.known_posteriors import (
-    Problem,
-    bounded_banana,
-    cigar,
-    logistic,
-    lumpy,
-    rosenbrock,
-)
+from experiments.problems.known_posteriors import Problem, bounded_banana, cigar, logistic, lumpy, rosenbrock
 
 __all__ = [
     "DRAWS", "ERROR", "GRADIENTS", "NOISY", "PEER", "PROBLEMS", "SIZE", "VALUES", "WITHIN", "covered",

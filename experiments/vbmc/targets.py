@@ -13,13 +13,7 @@ from functools import partial
 import pandas as pd
 
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import Column, last_records, of_all, summary
 from experiments.vbmc.runs import (

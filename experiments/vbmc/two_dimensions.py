@@ -20,12 +20,7 @@ from bqvi.canvas import COLOURS
 from bqvi.posterior.plots import highest
 from experiments.harness import drawing, statements
 from experiments.harness.animation import gif
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources
 from experiments.harness.statements import Statement, only
 from experiments.problems.known_posteriors import Problem
 from experiments.vbmc.runs import problem_named

@@ -18,13 +18,7 @@ import bqvi
 from bqvi.variational_bmc.stopping import repeated
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import Column, of_all, summary
 from experiments.problems import hard_posteriors, known_posteriors
 from experiments.problems.known_posteriors import Problem

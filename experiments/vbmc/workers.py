@@ -22,13 +22,7 @@ import pandas as pd
 
 import bqvi
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import (
-    Case,
-    Drawing,
-    Experiment,
-    Resources,
-    Table,
-)
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import Column, summary
 from experiments.problems.simulated_workers import SimulatedWorkers
