@@ -2,7 +2,7 @@
 
     experiment   the records: Case, Experiment, Drawing, Table, Resources
     registry     an experiment by its name
-    runner       the grid of cases and seeds; execution: its cells, on any machine; store, provenance: its files
+    runner       the grid of cases and seeds; execution: its cells anywhere; store, provenance: its files
     results      the runs read back as one table; bands, evidence, claims: curves, statistics and verdicts
     statements   a table of statements as claims
     drawing, animation, comparison, summaries   figures and tables of the same form in many experiments
