@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from gp.arrays import shown
 from gp.checks import require_above, require_boolean, require_integer, require_number, require_one_of
+from gp.names import TRANSFORM
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ def instead(value: Any) -> str:
     """The end of a message about an object that has no place: what to make of it; "" if unknown."""
     if isinstance(value, type):
         return f": not the class, but {value.__name__}(...)"
+    if isinstance(value, list | tuple):
+        return f"; {TRANSFORM}"
     package = type(value).__module__.partition(".")[0]
     if package in _MODELS_OF:
         return f": give bqvi.adapters.from_{_MODELS_OF[package]}(...) of it"

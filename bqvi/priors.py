@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from bqvi.calls.coordinates import make_coordinates, vector_of
+from bqvi.calls.coordinates import make_coordinates
 from bqvi.calls.function import AUTODIFF, LOG_JOINT, Range, VectorLayout, by_name, in_order
 from bqvi.calls.returned import numbers_in
 from bqvi.posterior import Posterior
 from bqvi.records import fingerprint
 from gp.arrays import Array, is_torch, shown, to_numpy
+from gp.checks import vector_of
 from gp.measures import Gaussian
-from gp.names import needing
+from gp.names import TRANSFORM, needing
 
 BOUNDS = ("lower", "upper", "plausible_lower", "plausible_upper")
 _QUANTILES, UNIT_QUANTILE = (0.16, 0.84, 0.5), ndtri(0.84)
@@ -276,7 +277,10 @@ class _Stated:
         found = self.function(points if self.vectorised else points[0])
         numbers = numbers_in(found)
         if numbers is None or numbers.size != len(points):
-            raise TypeError(f"prior returned {shown(found)}; it must return one number for each point")
+            raise TypeError(
+                f"prior returned {shown(found)}; it must return one number for each point, the log of its "
+                f"density; {TRANSFORM}"
+            )
         return found.reshape(-1) if is_torch(found) else numbers.reshape(-1)
 
     def gradient(self, points: np.ndarray) -> np.ndarray:

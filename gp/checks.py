@@ -308,14 +308,29 @@ def positive_vector(name: str, value: Array, length: int) -> np.ndarray:
     name : the argument's name, for messages. value : a number, or an array (length,). length : the number of
         entries.
     """
-    try:
-        vector = np.asarray(value, float)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} is {shown(value)}; it must be a number or an array ({length},)") from None
-    if vector.shape not in ((), (length,)):
-        raise ValueError(f"{name} has shape {vector.shape}; it must be a number or an array ({length},)")
+    vector = vector_of(name, value, length, np.nan)
     require_positive(name, vector)
-    return np.broadcast_to(vector, (length,)).copy()
+    return vector
+
+
+def vector_of(name: str, value: object, count: int, missing: float) -> np.ndarray:
+    """Return an array (``count``,) with ``missing`` where the value or an entry is None.
+
+    Parameters
+    ----------
+    name : the argument, for messages. value : a number, an array (count,) or None.
+    count : the number of entries. missing : the number that stands for None.
+    """
+    try:
+        given = to_numpy(value)
+        if given.dtype.kind not in "fiubO":
+            raise TypeError(given.dtype)
+        vector = np.where(given == None, missing, given).astype(float)  # noqa: E711
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} is {shown(value)}; it must be a number or an array ({count},)") from None
+    if vector.shape not in ((), (count,)):
+        raise ValueError(f"{name} has shape {vector.shape}; it must be a number or an array ({count},)")
+    return np.broadcast_to(vector, (count,)).copy()
 
 
 def require_covariance(name: str, x: Array) -> None:

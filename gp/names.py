@@ -86,6 +86,11 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
 
 _C = TypeVar("_C", bound=Callable[..., Any])
 
+TRANSFORM = (
+    "of dynesty's and UltraNest's loglike and transform give lambda u: loglike(transform(u)) with "
+    "lower=np.zeros(D), upper=np.ones(D), or log_likelihood=loglike and distributions as prior"
+)
+
 _ELSEWHERE = {
     "lower": "lb low lower_bound lower_bounds bounds",
     "upper": "ub high upper_bound upper_bounds bounds",
@@ -124,7 +129,10 @@ _ELSEWHERE = {
     "dimension": "dim ndim n_dim",
     "SquaredExponential": "rbf se gaussian expquad squared_exponential",
     "measure": "prior prior_transform",
-    "prior": "prior_transform",
+    TRANSFORM: "prior_transform transform ptform nestedsampler reactivenestedsampler",
+    "the number of parameters is that of the bounds, or of the priors": "dim ndim n_dim n_params d",
+    "kernels are in gp.kernels: SquaredExponential (RBF), Matern52, Constant, White, ...": "rbf matern "
+    "whitekernel constantkernel scalekernel rbfkernel maternkernel",
     "names are the keys of a dict of bounds or priors": "names param_names parameter_names labels var_names",
     "its number stands beside the function: bqvi.Design(cheap=(function, evaluations))": "cheap_budget",
     "it is one of bqvi.vbmc, bqvi.evidence_bounds and bqvi.models.LogJoint": "log_likelihood prior",

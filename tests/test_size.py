@@ -17,7 +17,7 @@ CORE = ("calls", "runs", "posterior", "variational_bmc", "quadrature", "inferenc
 """What all doors use, and the engines."""
 CAPS = {
     "lines of bqvi, gp and acquisition": 56_296,
-    "lines of the core of bqvi": 27_019,
+    "lines of the core of bqvi": 27_000,
     "constants": 295,
     "arguments of vbmc": 18,
     "arguments of integrate": 18,

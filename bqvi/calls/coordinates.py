@@ -25,6 +25,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -32,7 +33,9 @@ from scipy.special import ndtr, ndtri
 from bqvi.calls.function import named_point, names_of
 from bqvi.calls.settings import INTERVALS
 from gp.arrays import LOG_2PI, Array, shown, to_numpy
+from gp.checks import vector_of
 from gp.measures import AffineMap
+from gp.names import TRANSFORM
 
 _LARGEST_EXPONENT = 700.0  # e^700 is representable
 _LARGE = 1e140
@@ -43,7 +46,7 @@ _NARROWEST = 1e-140
 Bound = float | Sequence[float | None] | np.ndarray | None
 
 _OTHER_ORDER = (
-    ". PyVBMC's order (fun, x0, LB, UB, PLB, PUB) is another: give start=x0, lower=LB, upper=UB, "
+    "PyVBMC's order (fun, x0, LB, UB, PLB, PUB) is another: give start=x0, lower=LB, upper=UB, "
     "plausible_lower=PLB, plausible_upper=PUB by name"
 )
 VECTORS = ("lower", "upper", "plausible_lower", "plausible_upper", "periodic")
@@ -363,27 +366,27 @@ def make_coordinates(
     return found
 
 
-def _length(name: str, value: Bound) -> int | None:
+def length_of(name: str, value: Bound) -> int | None:
     """The number of entries of an array; None for a number."""
+    if callable(value):
+        raise TypeError(f"{name} is a function; it must be a number or an array (P,); {TRANSFORM}")
     try:
         array = to_numpy(value)
     except ValueError:
         raise ValueError(
             f"{name} is {shown(value)}; its rows differ in length, it must be an array (P,)"
         ) from None
+    if array.ndim > 1:
+        raise ValueError(f"{name} has shape {array.shape}; it must be a number or (P,). {_OTHER_ORDER}")
     return len(array) if array.ndim else None
 
 
-def _count_of(bounds: Mapping[str, Bound], names: object, dimension: int | None) -> int:
+def _count_of(bounds: Mapping[str, Bound], names: Any, dimension: int | None) -> int:
     """The number P of parameters; ValueError unless all vectors have that length."""
-    found = {name: _length(name, value) for name, value in bounds.items()}
+    found = {name: length_of(name, value) for name, value in bounds.items()}
     lengths = {name: length for name, length in found.items() if length is not None}
     if names is not None:
-        if (
-            isinstance(names, str | bytes)
-            or not isinstance(names, Sequence | np.ndarray)
-            or getattr(names, "shape", None) == ()
-        ):
+        if np.ndim(names) != 1:
             raise TypeError(f"names is {shown(names)}; it must be a sequence of names")
         lengths["names"] = len(names)
     if dimension is not None:
@@ -400,31 +403,6 @@ def _count_of(bounds: Mapping[str, Bound], names: object, dimension: int | None)
     if count < 1:
         raise ValueError(f"{' and '.join(lengths)} has no entries; give one for each parameter")
     return count
-
-
-def vector_of(name: str, value: Bound, count: int, missing: float) -> np.ndarray:
-    """The bound as an array (P,), P being ``count``, with ``missing`` where it or an entry is None.
-
-    Parameters
-    ----------
-    name : the argument, for messages. value : the bound as it was given.
-    count : P. missing : the number that stands for None.
-    """
-    if value is None:
-        return np.full(count, missing)
-    try:
-        given = to_numpy(value)
-        if given.dtype.kind not in "fiubO":
-            raise TypeError(given.dtype)
-        if given.dtype.kind == "O":
-            entries = [missing if entry is None else entry for entry in given.flat]
-            given = np.array(entries, object).reshape(given.shape)
-        vector = given.astype(float)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name} is {shown(value)}; it must be a number or an array ({count},)") from None
-    if vector.shape not in ((), (count,)):
-        raise ValueError(f"{name} has shape {vector.shape}; it must be a number or an array ({count},)")
-    return np.broadcast_to(vector, (count,)).copy()
 
 
 def _turning_of(periodic: object, names: Sequence[str]) -> np.ndarray:
@@ -460,7 +438,7 @@ def _require_order(names: tuple[str, ...], low: np.ndarray, high: np.ndarray, tu
         if low[i] > high[i]:
             raise ValueError(
                 f"{name} has lower = {low[i]:.6g} above upper = {high[i]:.6g}; lower must be below upper, or "
-                f"equal to it for a fixed parameter{_OTHER_ORDER}"
+                f"equal to it for a fixed parameter. {_OTHER_ORDER}"
             )
         large = next((b for b in (low[i], high[i]) if math.isfinite(b) and abs(b) >= _LARGE), None)
         if large is not None:
@@ -496,7 +474,7 @@ def _plausible_interval(
     if max(abs(low), abs(high)) >= _LARGE:
         raise ValueError(f"{found}; they must be below {_LARGE:g} in size: change the units")
     if not low < high:
-        raise ValueError(f"{found}; plausible_lower must be below plausible_upper")
+        raise ValueError(f"{found}; plausible_lower must be below plausible_upper. {_OTHER_ORDER}")
     if turns:
         if min(high, upper) < max(low, lower):
             raise ValueError(

@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from bqvi.calls.coordinates import vector_of
 from bqvi.calls.function import Function, GradientWithValue, names_of
 from bqvi.calls.settings import INTERVALS
 from gp.arrays import Array, shown
+from gp.checks import vector_of
 
 
 @dataclass(frozen=True)

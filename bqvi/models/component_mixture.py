@@ -19,7 +19,6 @@ from typing import Any, Self
 import numpy as np
 import scipy.special
 
-from bqvi.arrays import like
 from bqvi.families import Flat, Product
 from bqvi.models.components import STARTS, Components, Start, expectations_of
 from bqvi.models.conjugate import LocalStep, LocalTerms, altered
@@ -182,13 +181,3 @@ class Mixture:
         expected = expectations_of(self.components, theta[self.components.name], k)
         joint = ExpectedLogJoint(self.components, expected, log_weights)
         return joint.summed(data, None, k, joint.incomplete(data))[2] + self.log_base_measure(data)
-
-    def component_log_joint(self, theta: Mapping[str, Array], rows: Array) -> Array:
-        """ln p(x_n, z_n = k | theta) - ln h(x_n), (L, S, K), of L draws of theta and S ``rows``.
-
-        The weights of ``theta`` are ln pi.
-        """
-        of_components = theta[self.components.name]
-        log_weights = like(self.mixing.log_weights_at(theta.get(self.mixing.name)), of_components)
-        expected = self.components.expectations_at(of_components, self.n_components)
-        return self.components.affine(expected, log_weights).rho(like(rows, of_components))

@@ -37,6 +37,7 @@ from gp.arrays import Array, to_numpy
 from gp.checks import require_integer, require_seed
 from gp.measures import Gaussian, GaussianMixture
 from gp.measures.mixture_density import MixtureDensity
+from gp.names import suggesting
 from gp.threads import single_threaded
 
 if TYPE_CHECKING:
@@ -243,6 +244,7 @@ class Posterior:
         """The posterior of the run's parameters: of a model with variables of its own another one."""
         return self
 
+    @suggesting
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> np.ndarray:
         """Draws (n, P) by the seed; from the weighted draws, if there are any, by systematic resampling."""
         require_integer("n", n, 1)
@@ -420,6 +422,7 @@ class Posterior:
 
         data_tree(self, n, seed, attributes).to_netcdf(Path(path), engine="h5netcdf")
 
+    @suggesting
     def plot(
         self,
         figure: Figure | None = None,

@@ -15,6 +15,7 @@ import numpy as np
 from acquisition.pointwise import Criterion
 from bqvi.arguments import Above, Apart, AtLeast, Beside, Such, of, one_of
 from bqvi.calls import HERE, USUAL, Caller, Design, Function, Range, Run, TargetModel
+from bqvi.calls.coordinates import length_of
 from bqvi.calls.given import evaluation_arrays
 from bqvi.calls.run import CALLED
 from bqvi.calls.target_model import require_alone
@@ -26,7 +27,7 @@ from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.state import Direct, IntegrationProblem, Warped
 from bqvi.runs import Ended, Steps, door, resumed
 from gp.arrays import Array, shown, to_numpy
-from gp.checks import Seed, require_integer, require_seed, whole_seed
+from gp.checks import Seed, require_integer, require_seed, vector_of, whole_seed
 from gp.embeddings.embed import in_kind_of, known_pair
 from gp.kernels import SquaredExponential
 from gp.measures import Gaussian, Measure, Uniform
@@ -238,14 +239,9 @@ def _box(bounds: dict[str, Any]) -> Uniform:
             raise ValueError(
                 f"{name} is None; measure={_LEBESGUE!r} needs lower and upper, the box's corners"
             )
-        try:
-            entries = np.asarray(to_numpy(value), object).flat
-            ends = np.array([np.inf if entry is None else entry for entry in entries], float)
-        except (TypeError, ValueError):
-            raise TypeError(f"{name} is {shown(value)}; it must be a number or an array (D,)") from None
-        if np.isinf(ends).any():
-            where = np.flatnonzero(np.isinf(ends)).tolist()
-            raise ValueError(f"{name} is infinite or None in coordinates {where}; {_ELSEWHERE}")
+        where = np.flatnonzero(np.isinf(vector_of(name, value, length_of(name, value) or 1, np.inf)))
+        if where.size:
+            raise ValueError(f"{name} is infinite or None in coordinates {where.tolist()}; {_ELSEWHERE}")
     lower, upper = bounds["lower"], bounds["upper"]
     size = max(np.size(to_numpy(lower)), np.size(to_numpy(upper)))
     if size > 1:  # a single number beside an array is meant for each coordinate

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
 
 from bqvi import notebook
 from bqvi.records import classes_in, flattened
@@ -12,12 +16,6 @@ from gp.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-
-import numpy as np
 
 
 @dataclass(frozen=True)
@@ -97,6 +95,12 @@ class DoorResult:
         if self.checkpoint is None:
             raise ValueError("this result was put together by hand: it has no run to save")
         self.checkpoint.save(path, answer=self.answer())
+
+    def __iter__(self) -> NoReturn:
+        name = type(self).__name__
+        raise TypeError(
+            f"one {name} is returned: found = ..., not a, b = ...; its parts are attributes: {self}"
+        )
 
     def answer(self: Any) -> dict[str, Any]:
         """What a file has of the result: numbers, text, arrays, draws and records, by name."""

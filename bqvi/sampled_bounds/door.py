@@ -27,6 +27,7 @@ from bqvi.sampled_bounds.particles import RECORDS, TRANSITIONS, Proposals, Syste
 from bqvi.sampled_bounds.result import EvidenceBounds
 from gp.arrays import is_torch, to_numpy
 from gp.checks import Seed, require_numbers, require_seed, whole_seed
+from gp.names import TRANSFORM
 
 Method: TypeAlias = Literal["smc", "ais", "importance"]
 METHODS = get_args(Method)
@@ -226,7 +227,7 @@ def _proposals(proposal: Any) -> tuple[Proposals, Coordinates | None, Any]:
     except TypeError as error:
         raise TypeError(
             f"proposal is a {type(proposal).__name__}; it must be a Gaussian or a mixture of Gaussians over "
-            f"R^P, a sequence of them, or a bqvi.Posterior ({error})"
+            f"R^P, a sequence of them, or a bqvi.Posterior ({error}){f'; {TRANSFORM}' * callable(proposal)}"
         ) from None
     mean = several[0].mean
     return proposals, None, mean if is_torch(mean) else None

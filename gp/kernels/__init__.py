@@ -1,12 +1,9 @@
 """Kernels: covariance functions of Gaussian processes, their sums, products and restrictions."""
 
+from typing import TYPE_CHECKING
+
 from gp.kernels.anova import Anova
-from gp.kernels.base import (
-    Derivatives,
-    DifferentiableKernel,
-    Kernel,
-    Parameter,
-)
+from gp.kernels.base import Derivatives, DifferentiableKernel, Kernel, Parameter
 from gp.kernels.composite import ByColumn, Columns, Mapped, Product, Sum, Tilted
 from gp.kernels.parameters import pack, scaled, unpack
 from gp.kernels.periodic import Periodic
@@ -20,7 +17,7 @@ from gp.kernels.stationary import (
     Stationary,
 )
 from gp.kernels.white import White
-from gp.names import all_suggesting
+from gp.names import all_suggesting, attach
 
 RBF = SquaredExponential
 """The usual short name of :class:`SquaredExponential`."""
@@ -31,4 +28,6 @@ __all__ = [
     "Parameter", "Periodic", "Product", "QuadraticTrend", "RationalQuadratic", "SquaredExponential",
     "Stationary", "Sum", "Tilted", "White", "pack", "scaled", "unpack",
 ]  # fmt: skip
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = attach(__name__)
 all_suggesting(globals())

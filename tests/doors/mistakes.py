@@ -47,8 +47,20 @@ def of_many(theta):
     return -0.5 * (theta**2).sum(axis=1)
 
 
+def transform(u):
+    return 10.0 * u - 5.0
+
+
+def unpacked(found):
+    vp, results = found
+    return vp, results
+
+
 def never(*_):
     raise AssertionError("the function has been called")
+
+
+RUN = bqvi.vbmc(log_joint, **BOX, budget=10, seed=0)
 
 
 class Model:
@@ -109,7 +121,18 @@ KEYWORDS: list[Row] = [
     ("random_seed", vbmc(random_seed=0), ("random_seed", "it takes seed")),
     ("names", vbmc(names=["a", "b"]), ("names is no argument", "keys of a dict of bounds or priors")),
     ("prior of integrate", integrate(prior=None), ("prior", "measure")),
-    ("prior_transform", vbmc(prior_transform=None), ("prior_transform", "it takes prior")),
+    (
+        "prior_transform",
+        vbmc(prior_transform=None),
+        ("lambda u: loglike(transform(u)) with lower=np.zeros(D)", "distributions as prior"),
+    ),
+    ("ndim", vbmc(ndim=2), ("the number of parameters is that of the bounds, or of the priors",)),
+    ("truths of a plot", lambda: RUN.posterior.plot(truths=[0, 0]), ("plot(truth=...)",)),
+    (
+        "n_samples of a posterior",
+        lambda: RUN.posterior.sample(n_samples=3),
+        ("its arguments are self, n, s",),
+    ),
     ("loglikelihood", vbmc(loglikelihood=never), ("loglikelihood", "it takes log_likelihood")),
     (
         "a keyword that is misspelt",
@@ -190,6 +213,40 @@ VALUES: list[Row] = [
         lambda: bqvi.vbmc(never, [0.0, 0.0], [-9.0, -9.0], [9.0, 9.0], [-1.0, -1.0], [1.0, 1.0]),
         ("PyVBMC", "lower=", "plausible_upper=", "start="),
     ),
+    (
+        "PyVBMC's arrays of shape (1, D)",
+        lambda: bqvi.vbmc(never, np.zeros((1, 2)), np.full((1, 2), -9.0), np.full((1, 2), 9.0)),
+        ("lower has shape (1, 2)", "PyVBMC", "start=x0"),
+    ),
+    (
+        "positional arguments of PyVBMC without a start",
+        lambda: bqvi.vbmc(never, None, [-9.0, -9.0], [9.0, 9.0], [-1.0, -1.0], [1.0, 1.0]),
+        ("PyVBMC", "lower=", "plausible_upper="),
+    ),
+    ("PyVBMC's pair of results", lambda: unpacked(RUN), ("one VBMCResult is returned: found = ...",)),
+    (
+        "a pair of an integral",
+        lambda: unpacked(bqvi.integrate(integrand, NEAR, budget=8)),
+        ("one Integral is returned: found = ...",),
+    ),
+    (
+        "positional arguments of dynesty",
+        lambda: bqvi.vbmc(never, transform, 2),
+        ("lower is a function", "lambda u: loglike(transform(u))", "distributions as prior"),
+    ),
+    (
+        "positional arguments of dynesty in evidence_bounds",
+        bounds(never, transform, 2),
+        ("proposal is a function", "distributions as prior"),
+    ),
+    (
+        "positional arguments of UltraNest",
+        lambda: bqvi.vbmc(["a", "b"], never, transform),
+        ("log_joint is ['a', 'b']", "lambda u: loglike(transform(u))"),
+    ),
+    ("a class of dynesty", lambda: bqvi.NestedSampler, ("lambda u: loglike(transform(u))",)),
+    ("a kernel of scikit-learn", lambda: gp.kernels.WhiteKernel, ("kernels are in gp.kernels", "White,")),
+    ("a kernel of another module", lambda: gp.RBF, ("kernels are in gp.kernels", "(RBF)")),
     ("a start in the place of bounds", lambda: bqvi.vbmc(never, [0.0, 0.0]), ("PyVBMC", "start=x0")),
     ("the order of quad", integrate(never, -1.0, 1.0), ("measure is -1.0", "lower=", "upper=")),
     ("lr of Adam", lambda: bqvi.Adam(lr=0.1), ("lr is no argument of Adam", "it takes rate")),
@@ -241,6 +298,11 @@ FUNCTIONS: list[Row] = [
         "a density that f is weighted by",
         integrate(never, NEAR, log_density=integrand),
         ("log_density is a density",),
+    ),
+    (
+        "a transform of nested sampling as a prior",
+        vbmc(None, log_likelihood=never, prior=transform, **BOX),
+        ("prior returned", "the log of its density", "lambda u: loglike(transform(u))"),
     ),
     ("a density as a distribution", integrate(never, NEAR, log_density=scipy.stats.norm(0, 1)), (".logpdf",)),
     (
