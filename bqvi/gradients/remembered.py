@@ -2,9 +2,10 @@
 
 In units whitened by q, theta = mu + L u, the process of `gp.conditioning.directional` is on phi(u) = f +
 |u|^2 / 2, with f the log joint. It is given the values of the latest evaluations and, where there are
-gradients, those of the evaluations nearest to q, as many as `EvidenceSettings.rows` allows; evaluations at
-which phi differs by tens of nats from phi near q are left out. Hyperparameters are fitted to the values and
-to one derivative of each evaluation, along a random direction. The integral under q is in closed form:
+gradients, those of the evaluations whose |u|^2 is nearest to D, as that of draws of q is, as many as
+`EvidenceSettings.rows` allows; evaluations at which phi differs by tens of nats from phi near q are left out.
+Hyperparameters are fitted to the values and to one derivative of each evaluation, along a random direction.
+The integral under q is in closed form:
 
     ELBO = E_q[f] + H(q) = E[phi] - D / 2 + H(q),        u ~ N(0, I) under q.
 
@@ -57,7 +58,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import gammaincc, gammaln, logsumexp
+from scipy.special import gammainc, gammaincc, gammaln, logsumexp
 
 from bqvi.calls.faults import contradicted
 from bqvi.calls.returned import understated_noise
@@ -99,7 +100,7 @@ def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstim
     ----------
     q : a `Gaussian` or `DiagonalGaussian` over R^D.
     memory : m evaluations; the latest are used where there are more than `EvidenceSettings.rows`, with the
-        gradients of those nearest to q.
+        gradients of those whose distances from the mean are most like those of draws of q.
     """
     found = process_near(q, memory)
     if found is None:
@@ -200,9 +201,7 @@ class NearQ:
         rows = rows[~memory.below[rows]]
         u = self.frame.whiten(memory.points[rows])
         weights = _weights(u)
-        near = weights > 0.0
-        rows, u, weights = rows[near], u[near], weights[near]
-        if not len(rows):
+        if not weights.any():
             return 1.0
         noise = memory.noise_variances[rows, 0] if memory.noise_variances.size else 0.0
         rounding = np.square(np.spacing(np.abs(memory.values).max())) + 1e-300
@@ -240,12 +239,12 @@ def log_designs(u: np.ndarray) -> np.ndarray:
 def _weights(u: np.ndarray) -> np.ndarray:
     """Weights of evaluations (n, D), in the units of q, as draws of q, (n,); their sum is at most one.
 
-    No weight exceeds the mass of q beyond the evaluation.
+    No weight exceeds the mass of q beyond the evaluation. One so near to the mean of q that fewer than one of
+    n draws would be counts as this number of draws: in many dimensions a climb to the mode is no draw of q.
     """
-    squares, dimension = np.einsum("nd,nd->n", u, u), u.shape[1]
-    logs = -0.5 * squares - log_designs(u)
-    weights = np.exp(logs - logs.max(initial=-np.inf))
-    return np.asarray(np.minimum(weights / weights.sum(), gammaincc(0.5 * dimension, 0.5 * squares)))
+    squares, half = 0.5 * np.einsum("nd,nd->n", u, u), 0.5 * u.shape[1]
+    weights = np.exp(-squares - log_designs(u)) * np.minimum(len(u) * gammainc(half, squares), 1.0)
+    return np.asarray(np.minimum(weights / max(weights.sum(), 1e-300), gammaincc(half, squares)))
 
 
 def process_near(q: Gaussian | DiagonalGaussian, memory: Memory) -> NearQ | None:
@@ -296,10 +295,10 @@ def _process_near(
 def _process(
     u: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, logs: np.ndarray, steep: bool
 ) -> tuple[Conditioned, tuple[np.ndarray, ...]]:
-    """The process on all values and, if ``steep``, on gradients nearest to q, and the rows of each node."""
+    """The process on all values and, if ``steep``, on gradients as at draws of q, and each node's rows."""
     m, d = u.shape
     count = min(m, (EVIDENCE.rows - m) // d) if steep else 0
-    whole = np.argsort(np.einsum("nd,nd->n", u, u), kind="stable")[:count]
+    whole = np.argsort(np.abs(np.einsum("nd,nd->n", u, u) - d), kind="stable")[:count]
     rows = np.concatenate([value_rows(u), slope_rows(u[whole])])
     noise = None if measured is None else _shown(measured, whole)
     lengthscale, linear, quadratic = (float(x) for x in np.exp(logs[:3]))
