@@ -204,7 +204,8 @@ def suggesting(called: _C) -> _C:
 
 
 def all_suggesting(names: Mapping[str, Any]) -> None:
-    """`suggesting` for each class with an ``__init__`` of its own among the ``names`` of a module."""
+    """`suggesting`, once, for each class with an ``__init__`` of its own among the ``names`` of a module."""
     for one in names.values():
-        if isinstance(one, type) and "__init__" in vars(one) and not getattr(one, "_is_protocol", False):
+        own = vars(one).get("__init__") if isinstance(one, type) else None
+        if own and not hasattr(own, "__wrapped__") and not getattr(one, "_is_protocol", False):
             suggesting(one)

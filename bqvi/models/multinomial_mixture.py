@@ -17,11 +17,11 @@ from bqvi.arrays import Values
 from bqvi.families import Dirichlet
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.components import Components, Start, sample, starting_centres
-from bqvi.models.data import LARGEST_COUNT, Data, as_numbers, as_table, is_sparse
+from bqvi.models.data import Data, as_numbers, as_table, is_sparse, require_counts
 from bqvi.models.document_step import log_multinomial_coefficients
 from bqvi.models.mixing import DirichletWeights
 from bqvi.models.mixture import AffineLogJoint
-from gp.arrays import Array, is_torch
+from gp.arrays import Array, is_torch, to_numpy
 from gp.checks import positive_vector, require_columns, require_finite, require_integer
 
 _TINY = 1e-300
@@ -51,11 +51,7 @@ class Multinomial(Components):
         x: Data = scipy.sparse.csr_array(data) if is_sparse(data) else as_numbers("data", data)
         require_columns("data", x, self.n_words)
         require_finite("data", x)
-        for count in (float(x.min()), float(x.max())):
-            if not 0.0 <= count < LARGEST_COUNT:
-                raise ValueError(
-                    f"data has a count of {count:g}; counts must be nonnegative and below {LARGEST_COUNT:g}"
-                )
+        require_counts(x if is_sparse(x) else to_numpy(x), fractional=True)
         return x
 
     def prior(self, n_components: int) -> Dirichlet:
