@@ -12,7 +12,7 @@ LIMIT = 600.0
 
 def run() -> Iterator[Line]:
     """Measure the peak of a process of its own, read off at its end."""
-    imported, peak, seconds = map(float, alone("gp_memory").split())
+    imported, peak, seconds = alone(_measure)
     yield Line(
         "gp.fit at n = 2000, D = 5: peak memory of the process",
         f"{peak:.0f} MiB, of which {peak - imported:.0f} above the imports' peak ({seconds:.0f} s)",
@@ -21,7 +21,7 @@ def run() -> Iterator[Line]:
     )
 
 
-def _measure() -> None:
+def _measure() -> tuple[float, float, float]:
     import time
 
     import gp
@@ -30,8 +30,4 @@ def _measure() -> None:
     x, y = simulated(2000, 5)
     imported, began = peak_now(), time.perf_counter()
     gp.fit(x, y)
-    print(imported, peak_now(), time.perf_counter() - began)
-
-
-if __name__ == "__main__":
-    _measure()
+    return imported, peak_now(), time.perf_counter() - began

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ def run() -> Iterator[Line]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.npy"
         _write(path)
-        gibibytes, sngd_seconds, pass_seconds = map(float, alone("memory", path).split())
+        gibibytes, sngd_seconds, pass_seconds = alone(_measure, path)
     yield Line(
         f"{ROWS} x {COLUMNS} float32 memory map: SNGD and a full CAVI pass, memory beyond the map",
         f"{gibibytes:.2f} GiB (SNGD 1000 steps {sngd_seconds:.1f} s, one pass {pass_seconds:.1f} s)",
@@ -40,7 +39,7 @@ def _write(path: Path) -> None:
     table.flush()
 
 
-def _measure(path: str) -> None:
+def _measure(path: Path) -> tuple[float, float, float]:
     import bqvi
     from bqvi.models import GaussianMixture
 
@@ -50,8 +49,4 @@ def _measure(path: str) -> None:
     second = bqvi.fit(model, data, "cavi", steps=1, record=[0], start_from=first.q)
     peak = peak_now() / 2**10
     mapped = ROWS * COLUMNS * 4 / 2**30  # mapped pages count as resident while memory is free
-    print(peak - mapped, first.state.seconds, second.state.seconds)
-
-
-if __name__ == "__main__":
-    _measure(sys.argv[1])
+    return peak - mapped, first.state.seconds, second.state.seconds

@@ -15,7 +15,7 @@ ROWS, COLUMNS, SIZE = 1_000_000, 5, 100
 
 def run() -> Iterator[Line]:
     """Measure the peak of a process of its own, read off at its end."""
-    features, partition, gibibytes, draw, whole = map(float, alone("minibatch").split())
+    features, partition, gibibytes, draw, whole = alone(_measure)
     what = f"Balanced, N = {ROWS}, S = {SIZE}"
     yield Line(
         f"{what}: set-up",
@@ -37,7 +37,7 @@ def run() -> Iterator[Line]:
     )
 
 
-def _measure() -> None:
+def _measure() -> tuple[float, float, float, float, float]:
     import time
 
     import bqvi
@@ -77,8 +77,4 @@ def _measure() -> None:
 
     beyond = float(np.median([seconds_a_step(Ready()) - seconds_a_step(Uniform(SIZE)) for _ in range(3)]))
     draw = paired({"draws": draws}, rounds=3).median("draws") / 2000
-    print(strategy.features.seconds, partition, gibibytes, 1e6 * draw, 1e6 * beyond)
-
-
-if __name__ == "__main__":
-    _measure()
+    return strategy.features.seconds, partition, gibibytes, 1e6 * draw, 1e6 * beyond

@@ -1,13 +1,11 @@
 """Gaussian mixtures with unknown covariances beside scikit-learn: EM, VB and Dirichlet processes.
 
 An iteration of EM is also set beside its floor: the products and exponentials of its blocks alone, on one
-block that stays in the cache. ``python -m benchmarks.mixtures FILE K`` prints the memory that fits of a saved
-table take.
+block that stays in the cache.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -126,7 +124,7 @@ def _memory(n: int, d: int, k: int) -> Line:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.npy"
         np.save(path, x)
-        beyond = float(alone("mixtures", path, k)) - x.nbytes / 2**30
+        beyond = alone(_measure, path, k) - x.nbytes / 2**30
     return Line(
         f"EM and VB, N = {n // 1000}k, D = {d}, K = {k}, full covariances: memory beyond the data",
         f"{beyond:.2f} GiB, the program's own among it",
@@ -135,13 +133,9 @@ def _memory(n: int, d: int, k: int) -> Line:
     )
 
 
-def _measure(path: str, k: int) -> None:
-    """Print the largest memory, GiB."""
+def _measure(path: Path, k: int) -> float:
+    """The largest memory of fits of a saved table, GiB."""
     x = np.load(path)
     for family in ("point", "full"):
         bqvi.fit(GaussianMixture(k, "full", concentration=1.0), x, family=family, steps=3, tolerance=1e-300)
-    print(peak() / 2**10)
-
-
-if __name__ == "__main__":
-    _measure(sys.argv[1], int(sys.argv[2]))
+    return peak() / 2**10

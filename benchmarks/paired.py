@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing import get_context
+from typing import Any
 
 import numpy as np
 
@@ -95,10 +96,10 @@ def printed(lines: Iterable[Line]) -> int:
     return 0 if held else 1
 
 
-def alone(module: str, *arguments: object) -> str:
-    """What ``python -m benchmarks.MODULE`` prints: a process of its own, whose peak of memory is its own."""
-    command = [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+def alone(measure: Callable[..., Any], *arguments: Any) -> Any:
+    """What ``measure`` returns in a process of its own, whose peak of memory is its own."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(measure, *arguments).result()
 
 
 def seconds_each(work: Callable[[int], object], short: int, long: int) -> float:

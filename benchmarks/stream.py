@@ -8,7 +8,6 @@ bound by less than a share of 1e-5. A start without these topics ends higher onl
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from benchmarks.paired import Line, alone
+from benchmarks.paired import Line, alone, printed
 from benchmarks.peak import peak
 
 DOCUMENTS, TOPICS, WORDS, LENGTH, PART = 20_000, 20, 2000, 100, 10_000
@@ -29,7 +28,7 @@ def run(documents: int = DOCUMENTS) -> Iterator[Line]:
     """Measure each method in a process of its own, whose peak is read off at its end."""
     with tempfile.TemporaryDirectory() as folder:
         mapped = _write(Path(folder), documents)
-        found = {method: json.loads(alone("stream", folder, method)) for method in METHODS}
+        found = {method: alone(_measure, Path(folder), method) for method in METHODS}
     best = found["cavi"]["bound"]
     for method in METHODS[:2]:
         one = found[method]
@@ -105,14 +104,5 @@ def _measure(folder: Path, method: str) -> dict[str, Any]:
     }
 
 
-def main(arguments: list[str]) -> None:
-    """Print the measurement of one method, or the table for a number of documents."""
-    if len(arguments) == 2:
-        print(json.dumps(_measure(Path(arguments[0]), arguments[1])))
-        return
-    for line in run(int(arguments[0])):
-        print(line, flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    printed(run(int(sys.argv[1])))

@@ -12,6 +12,7 @@ integral over |z|^2, which has the density exp(-r / 2) / 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ from torch.distributions import AffineTransform
 
 import bqvi
 from bqvi.models import VariationalAutoencoder
-from experiments.harness import drawing, evidence
-from experiments.harness.claims import Claim
+from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 from experiments.problems import images
 from gp.arrays import LOG_2PI
@@ -236,26 +237,26 @@ def _tables(results: pd.DataFrame) -> list[Table]:
             Table("rest", quartiles(results[~beta], rest), caption)]  # fmt: skip
 
 
-def _claims(results: pd.DataFrame) -> list[Claim]:
-    """Check what the notes say of each choice."""
-    low, one, high = (f"beta = {beta:g}" for beta in (0.25, 1.0, 4.0))
-    worse = results.assign(held_out=-results["held_out"])
-    return [
-        Claim("002, 9.6.4", "A higher beta regularises more, and reconstructs worse.",
-              "beta of 4 against 1, and 1 against .25: a lower rate, a higher distortion",
-              [check for more, less in ((high, one), (one, low)) for check in (
-                  evidence.less(results, more, less, "rate", f"rate, {more}"),
-                  evidence.less(results, less, more, "distortion", f"distortion, {more}"))]),
-        Claim("002, 9.6.4", "A higher beta gives a smoother latent space.",
+_PAIRS = (("beta = 4", "beta = 1"), ("beta = 1", "beta = 0.25"))
+"""A higher beta, and a lower one."""
+_CLAIMS = (
+    *(
+        Statement("002, 9.6.4", "A higher beta regularises more, and reconstructs worse.",
+                  "beta of 4 against 1, and 1 against .25: a lower rate, a higher distortion", column,
+                  {better: [worse]}, setting=f"{column}, {better}")
+        for more, less in _PAIRS
+        for column, better, worse in (("rate", more, less), ("distortion", less, more))
+    ),
+    Statement("002, 9.6.4", "A higher beta gives a smoother latent space.",
               "pixels change less for a step of .1 in z",
-              [evidence.less(results, more, less, "change", more) for more, less in ((high, one), (one,
-        low))]), Claim("002, 9.27", "A decoder with its own variance describes noise that depends on z.",
+              "change", {more: [less] for more, less in _PAIRS}),
+    Statement("002, 9.27", "A decoder with its own variance describes noise that depends on z.",
               "its held-out ln p(x) is higher than with one noise",
-              [evidence.less(worse, _OWN, _COMMON, "held_out", "curves", shown="-ln p(x)")]),
-        Claim("002, 9.6", "Flows make the encoder's family richer.",
+              "held_out", {_OWN: [_COMMON]}, higher=True, setting="curves", shown="ln p(x)"),
+    Statement("002, 9.6", "Flows make the encoder's family richer.",
               "the divergence from a ring is less than half of a Gaussian's",
-              [evidence.less(results, _FLOW, _GAUSSIAN, "divergence", "rings", factor=0.5)]),
-    ]  # fmt: skip
+              "divergence", {_FLOW: [_GAUSSIAN]}, factor=0.5, setting="rings"),
+)  # fmt: skip
 
 
 experiment = Experiment(
@@ -268,5 +269,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=_claims,
+    claims=partial(statements.claims, statements=_CLAIMS),
 )

@@ -22,7 +22,7 @@ from experiments.gradients.references import problem
 from experiments.gradients.runs import surrogate_run
 from experiments.gradients.uncertain_nodes import GradientUncertainty
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, grid
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 
@@ -65,11 +65,7 @@ _LINE_STYLES = drawing.line_styles(_CHANGES)
 def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each change on each target."""
     names, chosen, last = (("banana",), _QUICK, 50) if quick else (_NAMES, tuple(_CHANGES), _LAST)
-    return [
-        Case(f"{name}: {change}", {"target": name, "change": change, "last": last})
-        for name in names
-        for change in chosen
-    ]
+    return grid("{target}: {change}", {"last": last}, target=names, change=chosen)
 
 
 def _run(case: Case, seed: int) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from experiments.gradients.importance_quadrature import ImportanceQuadrature
 from experiments.gradients.references import flat, place, target_named, whitened
 from experiments.gradients.runs import without_gradient
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, grid
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 
@@ -42,12 +42,7 @@ _NO_DATA = Batch(None, 0)
 def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each method at each place of each target."""
     names, places = (("banana",), ("midway",)) if quick else (_NAMES, ("start", "midway"))
-    return [
-        Case(f"{name}, {where}: {method}", {"target": name, "place": where, "method": method})
-        for name in names
-        for where in places
-        for method in _METHODS
-    ]
+    return grid("{target}, {place}: {method}", target=names, place=places, method=_METHODS)
 
 
 @cache

@@ -47,7 +47,7 @@ from experiments.gradients.references import MANY, PLACES, place, reference, tar
 from experiments.gradients.runs import without_gradient
 from experiments.gradients.uncertain_nodes import GradientUncertainty
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, grid
 from experiments.harness.statements import Statement
 from experiments.problems.gradient_targets import GradientTarget
 
@@ -131,15 +131,8 @@ def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each estimator at each place of each target."""
     names, places, chosen = (("banana",), ("midway",), _QUICK) if quick else (_NAMES, PLACES, tuple(CHOICES))
     sizes, many = ((5, 10), 2**14) if quick else (_SIZES, MANY)
-    return [
-        Case(
-            f"{name}, {where}: {estimator}",
-            {"target": name, "place": where, "estimator": estimator, "sizes": sizes, "points": many},
-        )
-        for name in names
-        for where in places
-        for estimator in chosen
-    ]
+    shared = {"sizes": sizes, "points": many}
+    return grid("{target}, {place}: {estimator}", shared, target=names, place=places, estimator=chosen)
 
 
 def run(case: Case, seed: int) -> pd.DataFrame:

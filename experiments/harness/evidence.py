@@ -10,7 +10,7 @@ size of a difference counts, its mean over seeds is compared with a margin by it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from experiments.harness.bands import quantile
 from experiments.harness.claims import Check
 
 __all__ = [
-    "CHANCE", "LEVEL", "at_least", "at_most", "less", "mean_interval", "more", "not_lower", "runs",
+    "CHANCE", "LEVEL", "at_level", "better", "mean_interval", "not_lower", "runs",
     "share_within", "stays_below", "with_gap", "with_lag",
 ]  # fmt: skip
 
@@ -125,71 +125,34 @@ def _rise(values: np.ndarray) -> float:
     return float((values - np.minimum.accumulate(values)).max())
 
 
-def less(
+def better(
     table: pd.DataFrame,
     a: str,
     b: str | Sequence[str],
     column: str,
     setting: str,
     *,
+    higher: bool = False,
     factor: float = 1.0,
     margin: float = 0.0,
     shown: str | None = None,
 ) -> Check:
-    """Check that `column` is lower in case `a` than in `b` (in each of several), seed by seed.
+    """Check that `column` is lower, or ``higher``, in case `a` than in `b` (or in each of several) by seed.
 
-    True on a seed where a + margin < factor * b. A seed where both are infinite (neither got there)
-    decides nothing. Against each case of `b` at least half of the seeds have to decide; the rest as in the
-    module's docstring. One case of `b` against which it is false makes it false.
-
-    Parameters
-    ----------
-    table : DataFrame
-        From `runs`.
-    a : str
-    b : str or sequence of str
-    column : str
-    setting : str
-    factor, margin : float
-    shown : str or None
-        What the column is called in the numbers; its name by default.
-    """
-    return _against(table, a, b, column, setting, shown, lambda mine, theirs: mine + margin < factor * theirs)
-
-
-def more(
-    table: pd.DataFrame,
-    a: str,
-    b: str | Sequence[str],
-    column: str,
-    setting: str,
-    *,
-    margin: float = 0.0,
-    shown: str | None = None,
-) -> Check:
-    """Check that `column` is higher in case `a` than in `b` plus `margin`; otherwise as `less`.
+    True on a seed where a + margin < factor * b, or a > factor * b + margin. A seed where both are infinite
+    (neither got there) decides nothing. Against each case of `b` at least half of the seeds have to decide;
+    the rest as in the module's docstring. One case of `b` against which it is false makes it false.
 
     Parameters
     ----------
     table : a row for each case and seed. a : a case. b : a case, or several. column : what is compared.
-    setting : the setting of the check, in words. margin : in the units of the column. shown : the name of the
-        column in words, or None.
+    setting : the setting of the check, in words. factor, margin : the second in the units of the column.
+    shown : the name of the column in words, or None.
     """
-    return _against(table, a, b, column, setting, shown, lambda mine, theirs: mine > theirs + margin)
-
-
-def _against(
-    table: pd.DataFrame,
-    a: str,
-    b: str | Sequence[str],
-    column: str,
-    setting: str,
-    shown: str | None,
-    test: Callable[[pd.Series, pd.Series], pd.Series],
-) -> Check:
     others = (b,) if isinstance(b, str) else tuple(b)
     wide = table.pivot(index="seed", columns="case", values=column)[[a, *others]].dropna()
-    wins = {o: int(test(wide[a], wide[o]).sum()) for o in others}
+    beyond = {o: factor * wide[o] - wide[a] if not higher else wide[a] - factor * wide[o] for o in others}
+    wins = {o: int((beyond[o] > margin).sum()) for o in others}
     deciding = {o: len(wide) - int((np.isposinf(wide[a]) & np.isposinf(wide[o])).sum()) for o in others}
     scarce = [o for o in others if deciding[o] < max(1.0, 0.5 * len(wide))]
     answers = {o: _decided(wins[o], deciding[o]) for o in others if o not in scarce}
@@ -278,44 +241,25 @@ def not_lower(table: pd.DataFrame, a: str, b: str, column: str, setting: str, *,
     )
 
 
-def at_most(
-    table: pd.DataFrame, a: str, column: str, level: float, setting: str, *, shown: str | None = None
-) -> Check:
-    """Check that `column` in case `a` is at most `level` on at least `_SHARE` of the seeds.
-
-    Parameters
-    ----------
-    table : a row for each case and seed. a : a case. column : what is compared. level : in the units of the
-        column.
-    setting : the setting of the check, in words. shown : the name of the column in words, or None.
-    """
-    return _count(table, a, column, setting, shown, lambda values: values <= level)
-
-
-def at_least(
-    table: pd.DataFrame, a: str, column: str, level: float, setting: str, *, shown: str | None = None
-) -> Check:
-    """Check that `column` in case `a` is at least `level` on at least `_SHARE` of the seeds.
-
-    Parameters
-    ----------
-    table : a row for each case and seed. a : a case. column : what is compared. level : in the units of the
-        column.
-    setting : the setting of the check, in words. shown : the name of the column in words, or None.
-    """
-    return _count(table, a, column, setting, shown, lambda values: values >= level)
-
-
-def _count(
+def at_level(
     table: pd.DataFrame,
     a: str,
     column: str,
+    level: float,
     setting: str,
-    shown: str | None,
-    test: Callable[[np.ndarray], np.ndarray],
+    *,
+    higher: bool = False,
+    shown: str | None = None,
 ) -> Check:
+    """Check that `column` in case `a` is at most `level`, or at least where ``higher``, on enough seeds.
+
+    Parameters
+    ----------
+    table : a row for each case and seed. a : a case. column : what is compared. level : in its units.
+    setting : of the check, in words. shown : the name of the column in words, or None.
+    """
     values = table.loc[table["case"] == a, column].to_numpy(dtype=float)
-    wins = int(np.sum(test(values)))
+    wins = int(np.sum(values >= level if higher else values <= level))
     return _check(setting, wins, len(values), f"{shown or column} {_median(values)} for {a}")
 
 

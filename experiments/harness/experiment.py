@@ -14,9 +14,10 @@ on the same data.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -38,6 +39,7 @@ __all__ = [
     "Resources",
     "Table",
     "UnfitFolderError",
+    "grid",
     "looked_for",
 ]  # fmt: skip
 
@@ -121,6 +123,20 @@ class Case:
             raise ValueError(f"Case: name must not be blank, got {self.name!r}")
         clean = {str(key): _through_json(self.name, key, v) for key, v in self.settings.items()}
         object.__setattr__(self, "settings", clean)
+
+
+def grid(
+    name: str, shared: Mapping[str, Any] | None = None, folder: Path | None = None, **axes: Iterable[Any]
+) -> list[Case]:
+    """Return a case for each combination of the values of ``axes``, those of the last changing first.
+
+    Parameters
+    ----------
+    name : of each case, by its settings: "{target}: {method}". shared : further settings of all cases.
+    folder : of all cases. axes : the values of each setting.
+    """
+    chosen = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    return [Case(name.format(**one), {**one, **(shared or {})}, folder) for one in chosen]
 
 
 def _through_json(case: str, key: str, value: Any) -> Any:

@@ -1,9 +1,9 @@
 """Small pictures and verdicts of results, as files that the gallery of the documentation shows.
 
 `write` puts two things into a folder: NAME.png, the experiment's first figure in the size of a card, and
-cards.json, with what the results behind it say: caption, seeds, and the verdict of each claim. A full run
-replaces what is there. A quick run decides nothing: its card has a picture and no verdict, and does not
-replace a full run's.
+cards.json, with what the results behind it say: its caption, the number of seeds, and of each claim the
+statement, the verdict, and the conditions where it holds in some settings. A full run replaces what is there.
+A quick run decides nothing: its card has a picture and no verdict, and does not replace a full run's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -28,43 +28,6 @@ WIDTH = 640
 """Pixels: twice a card's, for screens of high density."""
 COLOURS = 128
 INDEX = "cards.json"
-
-
-@dataclass(frozen=True)
-class _ClaimVerdict:
-    """A claim as a card states it.
-
-    Attributes
-    ----------
-    statement, verdict : str
-    conditions : tuple of str
-        The settings in which it holds, where those are some and not all.
-    """
-
-    statement: str
-    verdict: str
-    conditions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Card:
-    """What the results of one experiment say.
-
-    Attributes
-    ----------
-    caption : str
-        The caption of its first figure; empty without a figure.
-    seeds : int
-    quick : bool
-        Whether they are of the quick form.
-    claims : tuple of ClaimVerdict
-        None of the quick form.
-    """
-
-    caption: str
-    seeds: int
-    quick: bool
-    claims: tuple[_ClaimVerdict, ...]
 
 
 def write(experiments: Sequence[Experiment], root: Path, folder: Path) -> list[str]:
@@ -93,23 +56,25 @@ def write(experiments: Sequence[Experiment], root: Path, folder: Path) -> list[s
             continue
         if results.manifest.quick and not cards.get(experiment.name, {}).get("quick", True):
             continue
-        cards[experiment.name] = asdict(_card(experiment, results, folder))
+        cards[experiment.name] = _card(experiment, results, folder)
         written.append(experiment.name)
     index.write_text(json.dumps(cards, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
     return written
 
 
-def _card(experiment: Experiment, results: Results, folder: Path) -> _Card:
+def _card(experiment: Experiment, results: Results, folder: Path) -> dict[str, object]:
+    """Draw the picture, and return what stands beside it."""
     with drawing.style():
         drawn = next(iter(drawings(experiment, results)), None)
         if drawn is not None:
             (folder / f"{experiment.name}.png").write_bytes(thumbnail(drawn))
     quick = results.manifest.quick
-    claims = tuple(
-        _ClaimVerdict(claim.statement, claim.verdict, claim.conditions)
+    claims = [
+        {"statement": claim.statement, "verdict": claim.verdict, "conditions": claim.conditions}
         for claim in (() if quick else experiment.claims(results.frame))
-    )
-    return _Card(drawn.caption if drawn is not None else "", len(results.manifest.seeds), quick, claims)
+    ]
+    caption, seeds = drawn.caption if drawn is not None else "", len(results.manifest.seeds)
+    return {"caption": caption, "seeds": seeds, "quick": quick, "claims": claims}
 
 
 def drawings(experiment: Experiment, results: Results) -> list[Drawing]:

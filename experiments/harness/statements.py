@@ -107,17 +107,16 @@ def _check(one: Statement, table: pd.DataFrame, name: str, others: Sequence[str]
     shown = one.shown or one.column
     if one.statistic:
         return _of_all(one, table, name, others, setting)
+    higher = one.higher
     if others:
-        if one.higher:
-            return evidence.more(table, name, others, one.column, setting, margin=one.margin, shown=shown)
-        return evidence.less(
-            table, name, others, one.column, setting, factor=one.factor, margin=one.margin, shown=shown
-        )
+        return evidence.better(
+            table, name, others, one.column, setting, higher=higher, factor=one.factor, margin=one.margin,
+            shown=shown,
+        )  # fmt: skip
     if one.between is not None:
         values = table.loc[table["case"] == name, one.column].to_numpy(float)
         return evidence.share_within(values, setting, *one.between)
-    held = evidence.at_least if one.higher else evidence.at_most
-    return held(table, name, one.column, one.level, setting, shown=shown)
+    return evidence.at_level(table, name, one.column, one.level, setting, higher=higher, shown=shown)
 
 
 def _of_all(one: Statement, table: pd.DataFrame, name: str, others: Sequence[str], setting: str) -> Check:

@@ -1,4 +1,4 @@
-"""Experts that are networks: y ~ N(f(x; w_k), v_k), or Bernoulli(sigmoid(f(x; w_k))), f a `torch.nn.Module`.
+"""Experts that are networks: y ~ N(f(x; w_k), v_k), f a `torch.nn.Module`.
 
 There are point estimates only, by generalised EM (Neal and Hinton 1998): given responsibilities r, the M step
 is a few iterations of L-BFGS on
@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import scipy.optimize
 import torch
-from scipy.special import expit, log_expit
 from torch import nn
 
 from bqvi.arguments import Above, AtLeast, Checked
@@ -40,14 +39,12 @@ class NetworkExperts(Checked):
     Parameters
     ----------
     module : `torch.nn.Module`, (N, P) -> (N, 1) or (N,); it is copied, and computes in double precision
-    output : 'normal', f is the mean of y, or 'bernoulli', f is the logit of y in {0, 1}
     scale : > 0, prior standard deviation of each weight
     iterations : >= 1, of L-BFGS in each M step
     noise : > 0, the prior median of v_k; default a tenth of the variance of y
     """
 
     module: nn.Module
-    output: Literal["normal", "bernoulli"] = "normal"
     scale: Annotated[float, Above(0.0)] = 3.0
     iterations: Annotated[int, AtLeast(1)] = 10
     noise: Annotated[float | None, Above(0.0)] = None
@@ -59,18 +56,12 @@ class NetworkExperts(Checked):
         network = Network("module", self.module, torch.device("cpu"), torch.float64)
         object.__setattr__(self, "network", network)
 
-    @property
-    def _normal(self) -> bool:
-        return self.output == "normal"
-
     def for_data(self, x: np.ndarray, y: np.ndarray) -> Self:
         """With a median of the noise taken from ``y`` if none was given."""
-        return self if self.noise is not None or not self._normal else replace(self, noise=empirical_scale(y))
+        return self if self.noise is not None else replace(self, noise=empirical_scale(y))
 
     def check(self, y: np.ndarray) -> None:
-        """ValueError unless ``y`` is 0 or 1 where the output is a logit."""
-        if not self._normal and not np.isin(y, (0.0, 1.0)).all():
-            raise ValueError(f"data[1] has values {np.unique(y)[:5]}; they must be 0 or 1")
+        """Any y."""
 
     def prior(self, n_experts: int, dimension: int) -> DiagonalGaussian:
         """Of K rows: the weights, and ln v behind them.
@@ -82,13 +73,11 @@ class NetworkExperts(Checked):
         """
         self._require_one_output(dimension)
         size = sum(part.numel() for part in self.network.module.parameters())
-        mean, variance = np.zeros((n_experts, size)), np.full((n_experts, size), self.scale**2)
-        if self._normal:
-            if self.noise is None:
-                raise ValueError("noise is to be taken from data; use model.for_data(data), as fit does")
-            mean = np.column_stack([mean, np.full(n_experts, np.log(self.noise))])
-            variance = np.column_stack([variance, np.full(n_experts, _SPREAD**2)])
-        return DiagonalGaussian(mean, variance)
+        if self.noise is None:
+            raise ValueError("noise is to be taken from data; use model.for_data(data), as fit does")
+        mean = np.column_stack([np.zeros((n_experts, size)), np.full(n_experts, np.log(self.noise))])
+        spread = [np.full((n_experts, size), self.scale**2), np.full(n_experts, _SPREAD**2)]
+        return DiagonalGaussian(mean, np.column_stack(spread))
 
     def _require_one_output(self, dimension: int) -> None:
         trial = torch.zeros((3, dimension), dtype=torch.float64)
@@ -115,15 +104,9 @@ class NetworkExperts(Checked):
             begin += part.numel()
         return self.network(parameters, x).reshape(len(x))
 
-    def _all_outputs(self, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
-        with torch.no_grad():
-            each = [self._outputs(torch.as_tensor(w), torch.as_tensor(x)).numpy() for w in weights]
-        return np.stack(each, axis=1)
-
     def log_densities(self, q: FamilyOrPoint, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """ln p(y_n | x_n, w_k, v_k) of rows ``x``, ``y``, with ln(2 pi) / 2 left for ``log_base_measure``."""
-        constant = 0.5 * LOG_2PI if self._normal else 0.0
-        return self.log_likelihoods(self.parameters(q), x, y) + constant
+        return self.log_likelihoods(self.parameters(q), x, y) + 0.5 * LOG_2PI
 
     def statistics(self, q: Any, x: np.ndarray, y: np.ndarray, r: np.ndarray, prior: Any) -> Values:
         """The change of the mode of ``q`` to the end of the M step on rows ``x``, ``y``."""
@@ -137,27 +120,23 @@ class NetworkExperts(Checked):
         return -2.0 * halves * place - linear, halves - halved
 
     def log_base_measure(self, y: np.ndarray) -> float:
-        """-(N / 2) ln(2 pi), or 0."""
-        return float(-0.5 * len(y) * LOG_2PI) if self._normal else 0.0
+        """-(N / 2) ln(2 pi)."""
+        return float(-0.5 * len(y) * LOG_2PI)
 
     def parameters(self, q: Any) -> dict[str, np.ndarray]:
         """'weights' (K, M), in the order of ``module.named_parameters()``, and 'variances' (K,)."""
         place = np.asarray(q.mode)
-        if not self._normal:
-            return {"weights": place}
         return {"weights": place[:, :-1], "variances": np.exp(place[:, -1])}
 
     def log_likelihoods(self, theta: Mapping[str, Array], x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """At weights and variances, of rows ``x``, ``y``."""
-        found = self._all_outputs(np.asarray(theta["weights"]), x)
-        if self._normal:
-            return normal_log_densities(y, found, np.asarray(theta["variances"]))
-        return np.asarray(log_expit((2.0 * y - 1.0)[:, None] * found))
+        return normal_log_densities(y, self.means(theta, x), np.asarray(theta["variances"]))
 
     def means(self, theta: Mapping[str, Array], x: np.ndarray) -> np.ndarray:
-        """f, or p(y = 1), at rows ``x``."""
-        found = self._all_outputs(np.asarray(theta["weights"]), x)
-        return found if self._normal else np.asarray(expit(found))
+        """f at rows ``x``, (N, K)."""
+        with torch.no_grad():
+            weights, rows = np.asarray(theta["weights"]), torch.as_tensor(x)
+            return np.stack([self._outputs(torch.as_tensor(w), rows).numpy() for w in weights], axis=1)
 
 
 @dataclass(frozen=True)
@@ -175,12 +154,8 @@ class _Goal:
     def __call__(self, place: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective at a ``place`` (M,), with its gradient."""
         at = torch.tensor(place, requires_grad=True)
-        if self.experts._normal:
-            gap = self.y - self.experts._outputs(at[:-1], self.x)
-            cost = 0.5 * (self.r * (gap * gap * torch.exp(-at[-1]) + at[-1])).sum()
-        else:
-            f = self.experts._outputs(at, self.x)
-            cost = -(self.r * nn.functional.logsigmoid((2.0 * self.y - 1.0) * f)).sum()
+        gap = self.y - self.experts._outputs(at[:-1], self.x)
+        cost = 0.5 * (self.r * (gap * gap * torch.exp(-at[-1]) + at[-1])).sum()
         cost.backward()  # type: ignore[no-untyped-call]
         value = cost.item() - self.linear @ place - self.halved @ place**2
         assert at.grad is not None

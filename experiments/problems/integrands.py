@@ -9,7 +9,7 @@ jump) or "wide" (D = 10).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import cos, erf, exp, factorial, pi, sqrt
@@ -21,8 +21,8 @@ from scipy.special import erfc, expit, log_expit, ndtr
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 
 __all__ = [
-    "Integrand", "banana", "bump", "cosine", "genz_corner_peak", "half_space", "integrands", "logistic_elbo",
-    "on_cube", "rotated", "standard",
+    "Integrand", "banana", "bump", "bumps", "cosine", "exponential", "gaussian_peak", "genz_corner_peak",
+    "half_space", "integrands", "logistic_elbo", "on_cube", "product_peak", "rotated", "standard",
 ]  # fmt: skip
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(200)
@@ -92,13 +92,10 @@ def cosine(name: str, measure: Gaussian, frequency: Any, phase: float) -> Integr
     return Integrand(name, "smooth", lambda x: np.cos(x @ w + phase), measure, float(truth))
 
 
-def _exponential(dimension: int) -> Integrand:
-    """exp(a.x), log-normal."""
-    a = np.linspace(0.3, 0.7, dimension)
+def exponential(name: str, kind: str, a: np.ndarray) -> Integrand:
+    """exp(a.x), log-normal; ``name`` and ``kind`` are the integrand's, ``a`` is (D,)."""
     truth = exp(0.5 * float(a @ a))
-    return Integrand(
-        f"exponential {dimension}", "smooth", lambda x: np.exp(x @ a), standard(dimension), truth, True
-    )
+    return Integrand(name, kind, lambda x: np.exp(x @ a), standard(len(a)), truth, True)
 
 
 def _polynomial() -> Integrand:
@@ -141,15 +138,14 @@ def _genz_oscillatory(dimension: int, size: float, box: bool = False) -> Integra
     return on_cube(name, "smooth", dimension, lambda t: np.cos(phase + t @ a), float(truth), box)
 
 
-def _genz_product_peak(dimension: int) -> Integrand:
-    """prod 1 / (a^-2 + (t - w)^2)."""
-    a, w = np.linspace(2.0, 4.0, dimension), np.linspace(0.3, 0.6, dimension)
+def product_peak(name: str, kind: str, a: np.ndarray, w: np.ndarray) -> Integrand:
+    """prod 1 / (a^-2 + (t - w)^2); ``name`` and ``kind`` are the integrand's, ``a`` and ``w`` are (D,)."""
     truth = float(np.prod(a * (np.arctan(a * (1 - w)) + np.arctan(a * w))))
 
     def function(t: Any) -> Any:
         return np.prod(1 / (a**-2.0 + (t - w) ** 2), axis=1)
 
-    return on_cube(f"Genz product peak {dimension}", "smooth", dimension, function, truth)
+    return on_cube(name, kind, len(a), function, truth)
 
 
 def genz_corner_peak(dimension: int, box: bool = False) -> Integrand:
@@ -164,13 +160,12 @@ def genz_corner_peak(dimension: int, box: bool = False) -> Integrand:
     )  # fmt: skip
 
 
-def _genz_gaussian(dimension: int, box: bool = False) -> Integrand:
-    """exp(-a^2 |t - w|^2)."""
-    a, w = np.linspace(1.0, 2.5, dimension), np.linspace(0.35, 0.7, dimension)
+def gaussian_peak(name: str, a: np.ndarray, w: np.ndarray, box: bool = False) -> Integrand:
+    """exp(-a^2 |t - w|^2); ``name`` is the integrand's, ``a`` and ``w`` are (D,), ``box`` as of `on_cube`."""
     one = [sqrt(pi) / (2 * s) * (erf(s * (1 - c)) + erf(s * c)) for s, c in zip(a, w, strict=True)]
     return on_cube(
-        f"Genz Gaussian {'box ' if box else ''}{dimension}", "smooth", dimension,
-        lambda t: np.exp(-np.sum(a**2 * (t - w) ** 2, axis=1)), float(np.prod(one)), box,
+        name, "smooth", len(a), lambda t: np.exp(-np.sum(a**2 * (t - w) ** 2, axis=1)), float(np.prod(one)),
+        box,
     )  # fmt: skip
 
 
@@ -214,18 +209,21 @@ def _probit(dimension: int) -> Integrand:
     )
 
 
-def _bimodal() -> Integrand:
-    """Two narrow likelihoods of different weight, D = 2."""
-    parts = [
-        bump("", "", standard(2), [1.2, 0.8], np.diag([0.09, 0.16])),
-        bump("", "", standard(2), [-1.0, -0.6], np.diag([0.16, 0.04])),
-    ]
+def bumps(name: str, heights: Sequence[float], parts: Sequence[Integrand]) -> Integrand:
+    """Peaky: the sum of ``parts``, each times its height; all of them are against the same measure."""
 
     def function(x: Any) -> Any:
-        return parts[0].function(x) + 0.6 * parts[1].function(x)
+        return sum(h * part.function(x) for h, part in zip(heights, parts, strict=True))
 
-    truth = parts[0].truth + 0.6 * parts[1].truth
-    return Integrand("bimodal 2", "peaky", function, standard(2), truth, True)
+    truth = sum(h * part.truth for h, part in zip(heights, parts, strict=True))
+    return Integrand(name, "peaky", function, parts[0].measure, float(truth), True)
+
+
+def _bimodal() -> Integrand:
+    """Two narrow likelihoods of different weight, D = 2."""
+    places, variances = ([1.2, 0.8], [-1.0, -0.6]), ([0.09, 0.16], [0.16, 0.04])
+    parts = [bump("", "", standard(2), c, np.diag(v)) for c, v in zip(places, variances, strict=True)]
+    return bumps("bimodal 2", (1.0, 0.6), parts)
 
 
 def banana() -> Integrand:
@@ -315,12 +313,12 @@ def integrands() -> tuple[Integrand, ...]:
         _growing(),
         _polynomial(),
         cosine("cosine 3", standard(3), [1.0, -0.8, 0.6], 0.5),
-        _genz_product_peak(3),
+        product_peak("Genz product peak 3", "smooth", np.linspace(2.0, 4.0, 3), np.linspace(0.3, 0.6, 3)),
         bump("narrow likelihood 3", "peaky", standard(3), [0.3, -0.2, 0.4], np.diag([0.06, 0.09, 0.12])),
         half_space(3),
-        _exponential(4),
+        exponential("exponential 4", "smooth", np.linspace(0.3, 0.7, 4)),
         _probit(5),
-        _genz_gaussian(5, box=True),
+        gaussian_peak("Genz Gaussian box 5", np.linspace(1.0, 2.5, 5), np.linspace(0.35, 0.7, 5), True),
         bump("bump, far 5", "peaky", standard(5), [1.0, 0.5, 0.0, -0.5, -1.0], 0.8 * np.eye(5)),
         logistic_elbo(5, 1),
         bump("bump 10", "wide", standard(10), 0.2 * np.ones(10), 2.0 * np.eye(10)),

@@ -6,7 +6,7 @@ under other measures. A default is chosen on those of `integrands` and reported 
 
 from __future__ import annotations
 
-from math import cos, erf, exp, pi, sqrt
+from math import cos, exp, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,13 @@ from scipy.stats import chi2, norm
 from experiments.problems.integrands import (
     Integrand,
     bump,
+    bumps,
     cosine,
+    exponential,
+    gaussian_peak,
     genz_corner_peak,
     logistic_elbo,
-    on_cube,
+    product_peak,
     rotated,
     standard,
 )
@@ -65,17 +68,6 @@ def _wave(dimension: int, frequency: float) -> Integrand:
     return cosine(f"wave {dimension}", _turned(dimension, 11), w, 0.9)
 
 
-def _sharp_product_peak(dimension: int) -> Integrand:
-    """prod 1 / (a^-2 + (t - w)^2) with a up to 8."""
-    a, w = np.linspace(4.0, 8.0, dimension), np.linspace(0.7, 0.4, dimension)
-    truth = float(np.prod(a * (np.arctan(a * (1 - w)) + np.arctan(a * w))))
-
-    def function(t: Any) -> Any:
-        return np.prod(1 / (a**-2.0 + (t - w) ** 2), axis=1)
-
-    return on_cube(f"sharp product peak {dimension}", "peaky", dimension, function, truth)
-
-
 def _ridge(dimension: int) -> Integrand:
     """exp(-5 (w.x - 1)^2), |w| = 1: varies along one direction."""
     w = np.linspace(-1.0, 1.5, dimension)
@@ -95,13 +87,13 @@ def _three_modes() -> Integrand:
     """Three likelihoods of different shape and weight, D = 3."""
     places = [[1.0, 0.5, -0.5], [-1.2, 0.3, 0.4], [0.2, -1.0, 1.0]]
     parts = [bump("", "", standard(3), c, rotated([0.1, 0.25, 0.5], 20 + k)) for k, c in enumerate(places)]
-    heights = (1.0, 0.7, 1.5)
-    truth = sum(h * part.truth for h, part in zip(heights, parts, strict=True))
+    return bumps("three modes 3", (1.0, 0.7, 1.5), parts)
 
-    def function(x: Any) -> Any:
-        return sum(h * part.function(x) for h, part in zip(heights, parts, strict=True))
 
-    return Integrand("three modes 3", "peaky", function, standard(3), float(truth), True)
+def _sharp_product_peak(d: int) -> Integrand:
+    """With a up to 8."""
+    a, w = np.linspace(4.0, 8.0, d), np.linspace(0.7, 0.4, d)
+    return product_peak(f"sharp product peak {d}", "peaky", a, w)
 
 
 def _turned_banana() -> Integrand:
@@ -167,16 +159,6 @@ def _box_corner(dimension: int) -> Integrand:
     return Integrand(f"box corner {dimension}", "smooth", function, Uniform(lower, upper), truth)
 
 
-def _steep_gaussian(dimension: int) -> Integrand:
-    """exp(-a^2 |t - w|^2) on the cube, carried to a Gaussian."""
-    a, w = np.linspace(3.0, 1.5, dimension), np.linspace(0.2, 0.8, dimension)
-    one = [sqrt(pi) / (2 * s) * (erf(s * (1 - c)) + erf(s * c)) for s, c in zip(a, w, strict=True)]
-    return on_cube(
-        f"steep Gaussian {dimension}", "smooth", dimension,
-        lambda t: np.exp(-np.sum(a**2 * (t - w) ** 2, axis=1)), float(np.prod(one)),
-    )  # fmt: skip
-
-
 def _quarter(dimension: int) -> Integrand:
     """1 in a product of half lines, else -1/2: a jump along each axis."""
     b = np.linspace(0.8, 1.6, dimension)
@@ -193,15 +175,6 @@ def _cosines(dimension: int) -> Integrand:
     return Integrand(
         f"cosines {dimension}", "wide", lambda x: np.prod(np.cos(x * c), axis=1), standard(dimension),
         exp(-0.5 * float(c @ c)),
-    )  # fmt: skip
-
-
-def _far_exponential(dimension: int) -> Integrand:
-    """exp(a.x) in D = 10."""
-    a = 0.25 * np.cos(np.arange(dimension))
-    return Integrand(
-        f"exponential {dimension}", "wide", lambda x: np.exp(x @ a), standard(dimension),
-        exp(0.5 * float(a @ a)), True,
     )  # fmt: skip
 
 
@@ -245,7 +218,7 @@ def second() -> tuple[Integrand, ...]:
         _ball(2),
         _three_modes(),
         _wave(3, 1.0),
-        _steep_gaussian(3),
+        gaussian_peak("steep Gaussian 3", np.linspace(3.0, 1.5, 3), np.linspace(0.2, 0.8, 3)),
         bump("bump, turned 4", "peaky", _turned(4, 17), 0.5 * np.ones(4), rotated([0.2, 0.4, 0.8, 1.2], 18)),
         _box_corner(5),
         _payoff(5),
@@ -253,6 +226,6 @@ def second() -> tuple[Integrand, ...]:
             "bump, mixture measure 5", "smooth", _three_components(5, 40), 0.2 * np.ones(5), 2.0 * np.eye(5)
         ),
         logistic_elbo(3, 6),
-        _far_exponential(10),
+        exponential("exponential 10", "wide", 0.25 * np.cos(np.arange(10))),
         _ball(10),
     )

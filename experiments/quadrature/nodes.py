@@ -37,7 +37,7 @@ from acquisition.search import ContinuousSearch
 from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
-from experiments.problems.integrands import Integrand, banana, bump, standard
+from experiments.problems.integrands import Integrand, banana, bump, bumps, standard
 from experiments.quadrature.criteria import (
     LinearisedWarpedUncertainty,
     MatchedWarpedUncertainty,
@@ -87,12 +87,7 @@ def _two_bumps() -> Integrand:
     """A likelihood with two peaks on a line, one of them narrow and off the centre of N(0, 1)."""
     wide = bump("", "", standard(1), [-0.8], [[0.16]])
     narrow = bump("", "", standard(1), [1.3], [[0.04]])
-
-    def function(x: Any) -> Any:
-        return 0.7 * wide.function(x) + narrow.function(x)
-
-    truth = 0.7 * wide.truth + narrow.truth
-    return Integrand("two bumps, D = 1", "peaky", function, standard(1), truth, True)
+    return bumps("two bumps, D = 1", (0.7, 1.0), (wide, narrow))
 
 
 @cache

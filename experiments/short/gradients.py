@@ -8,7 +8,7 @@ import pandas as pd
 
 from experiments.gradients import one_shot
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import Case, Drawing, Experiment, Resources
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, grid
 from experiments.harness.statements import Statement, only
 
 __all__ = ["experiment"]
@@ -22,15 +22,9 @@ _POINTS = 2**16
 
 def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each estimator on each target, midway to the optimum."""
-    return [
-        Case(
-            f"{target}: {estimator}",
-            {"target": target, "place": "midway", "estimator": estimator}
-            | {"sizes": list(_SIZES), "points": 2**14 if quick else _POINTS},
-        )
-        for target in _TARGETS[: 1 if quick else None]
-        for estimator in _ESTIMATORS
-    ]
+    targets, points = (_TARGETS[:1], 2**14) if quick else (_TARGETS, _POINTS)
+    shared = {"sizes": _SIZES, "points": points}
+    return grid("{target}: {estimator}", shared, target=targets, place=("midway",), estimator=_ESTIMATORS)
 
 
 def _draw(results: pd.DataFrame) -> list[Drawing]:

@@ -27,7 +27,7 @@ from bqvi.gradients import Gradient
 from experiments import fitting
 from experiments.harness import comparison, drawing
 from experiments.harness.claims import Check, Claim
-from experiments.harness.evidence import LEVEL, at_least, at_most
+from experiments.harness.evidence import LEVEL, at_level
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.summaries import quartiles
 from experiments.thesis import settings as thesis
@@ -36,6 +36,7 @@ __all__ = ["Raw", "experiment"]
 
 _STEPS = 60
 _LEAST_ALPHA = 0.1
+_OUTSIDE = "first iteration outside"
 _RAW, _OURS = "(alpha, m, C)", "(ln alpha, m, Cholesky)"
 _METHODS = {"GD": ("gd", None), "SGD, S = 10": ("sgd", 10)}
 _WORST = {"elbo": -np.inf, "eigenvalue": -np.inf, "log_likelihood_error": np.inf}
@@ -211,7 +212,7 @@ def _claims(results: pd.DataFrame) -> list[Claim]:
     """Check that gradient descent with the thesis' coordinates stays in the domain."""
     left = _left(results)
     checks: list[Check] = [
-        at_least(left, _name(m, where), "left", np.inf, _name(m, where), shown="first iteration outside")
+        at_level(left, _name(m, where), "left", np.inf, _name(m, where), higher=True, shown=_OUTSIDE)
         for where in (_RAW, _OURS)
         for m in _METHODS
     ]
@@ -223,8 +224,8 @@ def _claims(results: pd.DataFrame) -> list[Claim]:
             "Gradient descent in the thesis' coordinates converges.",
             f"it ends within {LEVEL:g} nats of the truth, with every C_k positive definite from start to end",
             [
-                at_most(ends, name, "log_likelihood_error", LEVEL, name, shown="final error")
-                & at_least(left, name, "left", np.inf, name, shown="first iteration outside")
+                at_level(ends, name, "log_likelihood_error", LEVEL, name, shown="final error")
+                & at_level(left, name, "left", np.inf, name, higher=True, shown=_OUTSIDE)
                 for name in (
                     *(f"6.2: {name}" for name in figures),
                     *(f"6.3: {name}" for name in _FIGURES["6.3"]),

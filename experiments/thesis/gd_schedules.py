@@ -48,7 +48,7 @@ def _claims(results: pd.DataFrame) -> list[Claim]:
 
 def _in_order(table: pd.DataFrame, column: str, setting: str, shown: str) -> Check:
     steps = [
-        evidence.less(table, _name(larger), _name(smaller), column, setting, shown=shown)
+        evidence.better(table, _name(larger), _name(smaller), column, setting, shown=shown)
         for smaller, larger in pairwise(SOUND)
     ]
     return reduce(and_, steps)

@@ -56,7 +56,7 @@ def _claims(results: pd.DataFrame) -> list[Claim]:
 def _step_size(table: pd.DataFrame, size: int) -> Check:
     plain = f"SGD, S = {size}"
     repaired, broken = (
-        evidence.less(
+        evidence.better(
             table, _name(size, kind), plain, "log_likelihood_error", plain, margin=-10.0, shown="final error"
         )
         for kind in ("robbins-monro", "exponential")

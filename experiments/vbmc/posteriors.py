@@ -20,7 +20,7 @@ import torch
 import bqvi
 from bqvi.variational_bmc.diagnostics import gskl, mmtv
 from experiments.harness import drawing, statements
-from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, grid
 from experiments.harness.statements import Statement
 from experiments.harness.summaries import Column, of_all, summary
 from experiments.problems.reference import MODELS, Reference, load_reference
@@ -38,15 +38,10 @@ _QUICK = ("gp_regr",)
 
 def _cases(quick: bool, resources: Resources) -> list[Case]:
     """Return each posterior from values and from values with gradients."""
-    return [
-        Case(
-            f"{name}: {method}",
-            {"problem": name, "method": method, "per_dimension": 6 if quick else 50},
-            resources.posteriors,
-        )
-        for name in (_QUICK if quick else MODELS)
-        for method in (VALUES, GRADIENTS)
-    ]
+    names, shared = _QUICK if quick else MODELS, {"per_dimension": 6 if quick else 50}
+    return grid(
+        "{problem}: {method}", shared, resources.posteriors, problem=names, method=(VALUES, GRADIENTS)
+    )
 
 
 def box(reference: Reference, seed: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import bqvi
 from bqvi.variational_bmc.stopping import repeated
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
-from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, grid
 from experiments.harness.summaries import Column, of_all, summary
 from experiments.problems import hard_posteriors, known_posteriors
 from experiments.problems.known_posteriors import Problem
@@ -46,12 +46,7 @@ def _cases(quick: bool, _: Resources) -> list[Case]:
     """Return each posterior with each noise and budget."""
     if quick:
         return [Case("Gaussian 2, sd 0.3", {"problem": "Gaussian 2", "noise": 0.3, "budget": 40})]
-    return [
-        Case(f"{name}, sd {noise:g}, {budget}", {"problem": name, "noise": noise, "budget": budget})
-        for name in _NAMES
-        for noise in _SDS
-        for budget in _BUDGETS
-    ]
+    return grid("{problem}, sd {noise:g}, {budget}", problem=_NAMES, noise=_SDS, budget=_BUDGETS)
 
 
 def _run(case: Case, seed: int) -> pd.DataFrame:

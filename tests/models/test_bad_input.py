@@ -217,7 +217,6 @@ MADE = {
     "experts is 4; it must be an Experts": lambda: MixtureOfExperts(2, 3, 4),
     "prior_scale are those of linear experts": lambda: MixtureOfExperts(
         2, 2, NetworkExperts(LINE), prior_scale=1.0),
-    "output is 'gamma'": lambda: NetworkExperts(LINE, "gamma"),
     "module is 3": lambda: NetworkExperts(3),
 }  # fmt: skip
 FITTED = [
@@ -261,7 +260,6 @@ AT_A_POINT = [
     (TIED, np.eye(4), {}, "tied tail"),
     (networks(TRIPLE), PAIR, {}, r"gives shape \(3, 3\)"),
     (networks(WIDE), PAIR, {}, "module fails"),
-    (networks(LINE, "bernoulli"), PAIR, {}, "must be 0 or 1"),
     (networks(LINE), PAIR, {"method": "memoised"}, "one of gradient ascent"),
 ]
 

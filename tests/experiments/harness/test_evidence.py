@@ -95,8 +95,8 @@ def test_the_level_is_kept_from_there_on_and_not_before(y, level):
 
 def test_less_needs_four_seeds_in_five():
     b = [10.0] * 10
-    assert evidence.less(runs(a=[1.0] * 8 + [20.0] * 2, b=b), "a", "b", "y", "").true
-    assert not evidence.less(runs(a=[1.0] * 7 + [20.0] * 3, b=b), "a", "b", "y", "").true
+    assert evidence.better(runs(a=[1.0] * 8 + [20.0] * 2, b=b), "a", "b", "y", "").true
+    assert not evidence.better(runs(a=[1.0] * 7 + [20.0] * 3, b=b), "a", "b", "y", "").true
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_less_needs_four_seeds_in_five():
 )
 def test_too_few_seeds_do_not_decide(wins, answer):
     table = runs(a=[1.0] * wins + [3.0] * (10 - wins), b=[2.0] * 10)
-    assert evidence.less(table, "a", "b", "y", "").answer == answer
-    few = evidence.less(runs(a=[1.0] * 4, b=[2.0] * 4), "a", "b", "y", "")
+    assert evidence.better(table, "a", "b", "y", "").answer == answer
+    few = evidence.better(runs(a=[1.0] * 4, b=[2.0] * 4), "a", "b", "y", "")
     assert few.answer == "undecided (true on 4 of 4 seeds, which does not decide)"
 
 
@@ -135,47 +135,47 @@ def test_the_interval_of_the_share_holds_it_as_often_as_stated():
 
 def test_less_is_strict_and_uses_its_margin_and_factor():
     table = runs(a=[4.0] * 5, b=[10.0] * 5)
-    assert evidence.less(table, "a", "b", "y", "", margin=5.9).true
-    assert not evidence.less(table, "a", "b", "y", "", margin=6.0).true
-    assert evidence.less(table, "a", "b", "y", "", factor=0.5).true
-    assert not evidence.less(table, "a", "b", "y", "", factor=0.4).true
-    assert not evidence.less(table, "b", "a", "y", "").true
-    assert evidence.more(table, "b", "a", "y", "", margin=5.9).true
-    assert not evidence.more(table, "b", "a", "y", "", margin=6.0).true
+    assert evidence.better(table, "a", "b", "y", "", margin=5.9).true
+    assert not evidence.better(table, "a", "b", "y", "", margin=6.0).true
+    assert evidence.better(table, "a", "b", "y", "", factor=0.5).true
+    assert not evidence.better(table, "a", "b", "y", "", factor=0.4).true
+    assert not evidence.better(table, "b", "a", "y", "").true
+    assert evidence.better(table, "b", "a", "y", "", margin=5.9, higher=True).true
+    assert not evidence.better(table, "b", "a", "y", "", margin=6.0, higher=True).true
 
 
 def test_less_against_several_cases_needs_each():
     table = runs(a=[1.0] * 5, b=[2.0] * 5, c=[0.0] * 5)
-    assert not evidence.less(table, "a", ["b", "c"], "y", "").true
-    assert evidence.less(table.replace({"y": {0.0: 3.0}}), "a", ["b", "c"], "y", "").true
+    assert not evidence.better(table, "a", ["b", "c"], "y", "").true
+    assert evidence.better(table.replace({"y": {0.0: 3.0}}), "a", ["b", "c"], "y", "").true
 
 
 def test_seeds_on_which_neither_arrives_decide_nothing():
     table = runs(a=[1.0] * 5 + [INF] * 3, b=[2.0, INF, 2.0, 2.0, 2.0] + [INF] * 3)
-    check = evidence.less(table, "a", "b", "y", "")
+    check = evidence.better(table, "a", "b", "y", "")
     assert check.true
     assert "(5/5)" in check.numbers
     assert (check.wins, check.seeds) == (5, 5)
     both = runs(a=[INF] * 9 + [1.0], b=[INF] * 9 + [2.0])
-    assert not evidence.less(both, "a", "b", "y", "", margin=-1.0).true
-    few = evidence.less(runs(a=[1.0, INF, INF], b=[2.0, INF, INF]), "a", "b", "y", "")
+    assert not evidence.better(both, "a", "b", "y", "", margin=-1.0).true
+    few = evidence.better(runs(a=[1.0, INF, INF], b=[2.0, INF, INF]), "a", "b", "y", "")
     assert not few.true
     assert few.undecided == "neither a nor b gets there on 2 of 3 seeds"
     none = runs(a=[INF] * 4, b=[INF] * 4, c=[1.0] * 4)
-    assert "4 of 4" in evidence.less(none, "a", "b", "y", "").undecided
-    assert evidence.less(none, "a", ["b", "c"], "y", "").answer == "no"  # false against c decides
-    assert evidence.less(runs(a=[INF] * 4, b=[1.0] * 4), "a", "b", "y", "").answer == "no"
+    assert "4 of 4" in evidence.better(none, "a", "b", "y", "").undecided
+    assert evidence.better(none, "a", ["b", "c"], "y", "").answer == "no"  # false against c decides
+    assert evidence.better(runs(a=[INF] * 4, b=[1.0] * 4), "a", "b", "y", "").answer == "no"
 
 
 def test_margins_and_the_levels():
     table = runs(a=[12.0] * 5, b=[10.0] * 5)
-    assert evidence.less(table, "a", "b", "y", "", margin=-2.1).true
-    assert not evidence.less(table, "a", "b", "y", "", margin=-2.0).true
-    assert evidence.at_most(table, "a", "y", 12.0, "").true
-    assert not evidence.at_most(table, "a", "y", 11.9, "").true
-    assert evidence.at_least(table, "a", "y", 12.0, "").true
-    assert not evidence.at_least(table, "a", "y", 12.1, "").true
-    assert evidence.at_least(runs(a=[INF] * 5), "a", "y", 1e9, "").true
+    assert evidence.better(table, "a", "b", "y", "", margin=-2.1).true
+    assert not evidence.better(table, "a", "b", "y", "", margin=-2.0).true
+    assert evidence.at_level(table, "a", "y", 12.0, "").true
+    assert not evidence.at_level(table, "a", "y", 11.9, "").true
+    assert evidence.at_level(table, "a", "y", 12.0, "", higher=True).true
+    assert not evidence.at_level(table, "a", "y", 12.1, "", higher=True).true
+    assert evidence.at_level(runs(a=[INF] * 5), "a", "y", 1e9, "", higher=True).true
 
 
 def test_a_mean_is_no_lower_than_another_by_a_margin():
@@ -209,8 +209,8 @@ def test_shares_that_are_all_alike_are_not_known_exactly(n, answer):
 
 def test_a_case_that_is_not_there_is_an_error():
     with pytest.raises(KeyError):
-        evidence.less(runs(a=[1.0]), "a", "b", "y", "")
-    assert not evidence.at_most(runs(a=[1.0]), "b", "y", 2.0, "").true
+        evidence.better(runs(a=[1.0]), "a", "b", "y", "")
+    assert not evidence.at_level(runs(a=[1.0]), "b", "y", 2.0, "").true
 
 
 def test_the_gap_is_to_the_best_end_of_the_same_problem():

@@ -175,12 +175,12 @@ def test_larger_steps_are_judged_in_order():
 
 
 def test_the_page_has_the_claims_with_their_verdicts(tmp_path):
-    from experiments.harness import runner
+    from experiments.harness import execution, runner
 
     experiment = registry.load("domain")
     plan = runner.plan(experiment, tmp_path, seeds=1, quick=True)
     store.write_text(store.manifest_path(tmp_path, experiment.name), plan.manifest.to_json())
-    assert all(outcome.error is None for outcome in runner.execute(plan.pending))
+    assert all(outcome.error is None for outcome in execution.execute(plan.pending))
     made = report.build([experiment], tmp_path)
     assert not made.broken
     assert 'id="claims"' in made.html
