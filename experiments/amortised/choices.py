@@ -12,7 +12,6 @@ integral over |z|^2, which has the density exp(-r / 2) / 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -269,5 +268,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS),
+    claims=statements.of(_CLAIMS),
 )

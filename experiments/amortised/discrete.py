@@ -9,8 +9,6 @@ by ln N(x; sum_k y_k mu_k, I), which has the same value at the corners. It is di
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import torch
@@ -153,5 +151,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS),
+    claims=statements.of(_CLAIMS),
 )

@@ -26,7 +26,7 @@ import torch
 import bqvi
 from bqvi.families import DiagonalGaussian, Gaussian
 from experiments.amortised.normal import log_mean_weight, normal_points, values_of
-from experiments.amortised.trained import digits, encoded, latent_cases, some
+from experiments.amortised.trained import latent_cases, posed
 from experiments.harness import drawing
 from experiments.harness.claims import Check, Claim
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
@@ -58,12 +58,7 @@ def _cases(quick: bool, _: Resources) -> list[Case]:
 
 def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each image: bounds in nats, and calls."""
-    chosen = case.settings
-    model, q, held = digits(chosen["latent"], chosen["steps"], seed)
-    rows = [
-        _image(model.log_joint(q, image), encoded(model, q, image), chosen, seed)
-        for image in some(held, chosen["images"], seed)
-    ]
+    rows = [_image(log_joint, encoder, case.settings, seed) for log_joint, encoder in posed(case, seed)]
     return pd.DataFrame(rows).assign(iteration=range(len(rows)))
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from scipy.special import logsumexp
 import bqvi
 from bqvi.families import DiagonalGaussian
 from experiments.amortised.normal import normal_points, values_of
-from experiments.amortised.trained import digits, encoded, latent_cases, some
+from experiments.amortised.trained import latent_cases, posed
 from experiments.harness import drawing, statements
 from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
 from experiments.harness.statements import Statement
@@ -69,14 +68,11 @@ def _cases(quick: bool, _: Resources) -> list[Case]:
 
 def _run(case: Case, seed: int) -> pd.DataFrame:
     """Return errors in nats: a row for each image, quantity, rule and number of calls."""
-    chosen = case.settings
-    model, q, held = digits(chosen["latent"], chosen["steps"], seed)
     rows: list[dict[str, Any]] = []
-    for place, image in enumerate(some(held, chosen["images"], seed)):
-        log_joint, encoder = model.log_joint(q, image), encoded(model, q, image)
+    for place, (log_joint, encoder) in enumerate(posed(case, seed)):
         for quantity in _QUADRATURE:
             f = _integrand(log_joint, encoder, quantity)
-            found = _errors(f, encoder, quantity, chosen, [seed, place])
+            found = _errors(f, encoder, quantity, case.settings, [seed, place])
             rows += [{"image": place, "quantity": quantity, **row} for row in found]
     return pd.DataFrame(rows).assign(iteration=range(len(rows)))
 
@@ -240,7 +236,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="rule", each=("quantity", "case")),
+    claims=statements.of(_CLAIMS, by="rule", each=("quantity", "case")),
     seeds=3,
     quick_seeds=1,
 )

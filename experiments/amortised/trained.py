@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,7 @@ from experiments.harness.experiment import Case
 from experiments.problems import images
 from experiments.problems.images import Images
 
-__all__ = ["digits", "encoded", "latent_cases", "some"]
+__all__ = ["digits", "latent_cases", "posed"]
 
 _HIDDEN, _RATE = 64, 2e-3
 _LATENTS, _QUICK_LATENTS = (2, 5, 10), (2,)
@@ -39,12 +40,11 @@ def digits(latent: int, steps: int, seed: int) -> tuple[VariationalAutoencoder, 
     return model, fit.q, held
 
 
-def encoded(model: VariationalAutoencoder, q: Any, image: np.ndarray) -> DiagonalGaussian:
-    """q(z | x) of one ``image`` (D,), by the encoder in ``q``."""
-    found = model.encode(q, image[None])
-    return DiagonalGaussian(found.mean[0], found.variance[0])
-
-
-def some(held: Images, number: int, seed: int) -> Images:
-    """``number`` of the held-out images, chosen by the seed."""
-    return held[np.random.default_rng([seed, 1]).choice(len(held), number, replace=False)]
+def posed(case: Case, seed: int) -> Iterator[tuple[Any, DiagonalGaussian]]:
+    """Yield ln p(x, z) and q(z | x) of each of the ``case``'s held-out images, chosen by the ``seed``."""
+    chosen = case.settings
+    model, q, held = digits(chosen["latent"], chosen["steps"], seed)
+    rng = np.random.default_rng([seed, 1])
+    for image in held[rng.choice(len(held), chosen["images"], replace=False)]:
+        found = model.encode(q, image[None])
+        yield model.log_joint(q, image), DiagonalGaussian(found.mean[0], found.variance[0])

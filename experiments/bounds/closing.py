@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -140,16 +139,13 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     truth = np.atleast_1d(problem.truth)
     low, high = np.atleast_2d(found.interval).T
     held = low < truth if settings["problem"] == "decoder" else (low < truth) & (truth < high)
-    return pd.DataFrame(
-        [
-            {
-                "lower": float(np.mean(np.atleast_1d(found.lower) - truth)),
-                "upper": float(np.mean(np.atleast_1d(found.upper) - truth)),
-                "n": found.n_evaluations,
-                "held": float(held.mean()),
-            }
-        ]
-    )
+    row = {
+        "lower": float(np.mean(np.atleast_1d(found.lower) - truth)),
+        "upper": float(np.mean(np.atleast_1d(found.upper) - truth)),
+        "n": found.n_evaluations,
+        "held": float(held.mean()),
+    }
+    return pd.DataFrame([row])
 
 
 def _draw(results: pd.DataFrame) -> list[Drawing]:
@@ -231,7 +227,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="name", each="problem"),
+    claims=statements.of(_CLAIMS, by="name", each="problem"),
     seeds=5,
     quick_seeds=1,
 )

@@ -101,25 +101,22 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     )
     low, high = found.interval - reference.log_evidence
     slack = 3.0 * reference.log_evidence_se
-    return pd.DataFrame(
-        [
-            {
-                "dimension": reference.target.dimension,
-                "lower": found.lower - reference.log_evidence,
-                "upper": found.upper - reference.log_evidence,
-                "low": low,
-                "high": high,
-                "width": high - low,
-                "held": bool(low < slack and high > -slack),
-                "held_alone": bool(found.lower - slack < reference.log_evidence < found.upper + slack),
-                "converged": bool(found.converged),
-                "temperatures": len(found.effective_sample_sizes),
-                "scales": len(start.weights),
-                "n": found.n_evaluations + tried,
-                "seconds": time.process_time() - began,
-            }
-        ]
-    )
+    row = {
+        "dimension": reference.target.dimension,
+        "lower": found.lower - reference.log_evidence,
+        "upper": found.upper - reference.log_evidence,
+        "low": low,
+        "high": high,
+        "width": high - low,
+        "held": bool(low < slack and high > -slack),
+        "held_alone": bool(found.lower - slack < reference.log_evidence < found.upper + slack),
+        "converged": bool(found.converged),
+        "temperatures": len(found.effective_sample_sizes),
+        "scales": len(start.weights),
+        "n": found.n_evaluations + tried,
+        "seconds": time.process_time() - began,
+    }
+    return pd.DataFrame([row])
 
 
 def _draw(results: pd.DataFrame) -> list[Drawing]:

@@ -13,7 +13,6 @@ standard deviation s_i of the test targets y_i,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from math import log, pi
 from typing import Any
 
@@ -125,7 +124,7 @@ _CLAIMS = (
               "coverage", [_OURS], between=(0.93, 0.97)),
 )  # fmt: skip
 
-claims = partial(statements.claims, statements=_CLAIMS, by="method", each="set")
+claims = statements.of(_CLAIMS, by="method", each="set")
 """For each set."""
 
 experiment = Experiment(

@@ -18,7 +18,6 @@ For every term of the sum, `gp.components` gives its posterior mean and standard
 
 from __future__ import annotations
 
-from functools import partial
 from math import log, pi
 from typing import Any
 
@@ -264,7 +263,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="name"),
+    claims=statements.of(_CLAIMS, by="name"),
     seeds=1,
     quick_seeds=1,
 )

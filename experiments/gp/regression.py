@@ -11,7 +11,6 @@ given by their values at 500 points.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -152,7 +151,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="part"),
+    claims=statements.of(_CLAIMS, by="part"),
     seeds=1,
     quick_seeds=1,
 )

@@ -26,7 +26,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -233,7 +233,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="method", each=("dimension", "budget")),
+    claims=statements.of(_CLAIMS, by="method", each=("dimension", "budget")),
     quick_seeds=1,
 )
 

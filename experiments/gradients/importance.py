@@ -8,7 +8,7 @@ The reference is DReG itself on `_GROUPS` groups of L draws.
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -141,5 +141,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="method", each=("target", "place")),
+    claims=statements.of(_CLAIMS, by="method", each=("target", "place")),
 )

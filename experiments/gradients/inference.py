@@ -8,7 +8,6 @@ end there. Targets: `experiments.problems.gradient_targets`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -150,5 +149,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=CLAIMS, by="method", each=("target", "budget")),
+    claims=statements.of(CLAIMS, by="method", each=("target", "budget")),
 )

@@ -339,7 +339,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="method", each="target"),
+    claims=statements.of(_CLAIMS, by="method", each="target"),
 )
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -372,6 +371,6 @@ experiment = Experiment(
     run=run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="estimator", each="place"),
+    claims=statements.of(_CLAIMS, by="estimator", each="place"),
     quick_seeds=2,
 )

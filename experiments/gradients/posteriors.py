@@ -18,7 +18,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -135,7 +135,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=CLAIMS, by="method", each=("target", "budget")),
+    claims=statements.of(CLAIMS, by="method", each=("target", "budget")),
     quick_seeds=1,
     needs=("posteriors",),
 )

@@ -19,7 +19,7 @@ import pandas as pd
 from experiments.harness import evidence
 from experiments.harness.claims import Check, Claim
 
-__all__ = ["Statement", "claims", "only"]
+__all__ = ["Statement", "claims", "of", "only"]
 
 
 def _all(results: pd.DataFrame) -> pd.DataFrame:
@@ -86,6 +86,18 @@ def claims(
         if checks := list(_checks(one, one.rows(results), by, places)):
             found.setdefault((one.source, one.statement), (one.criterion, []))[1].extend(checks)
     return [Claim(*words, criterion, checks) for words, (criterion, checks) in found.items()]
+
+
+def of(
+    statements: Sequence[Statement], by: str = "case", each: str | Sequence[str] = ()
+) -> Callable[[pd.DataFrame], list[Claim]]:
+    """Return the ``claims`` of an `Experiment`: of its results, those of these statements.
+
+    Parameters
+    ----------
+    statements : the table. by, each : as of `claims`.
+    """
+    return lambda results: claims(results, statements, by, each)
 
 
 def _checks(one: Statement, rows: pd.DataFrame, by: str, places: Sequence[str]) -> Iterator[Check]:

@@ -13,7 +13,6 @@ assignments q(z) is a point, as in classification EM (Celeux and Govaert 1992).
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -242,5 +241,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS),
+    claims=statements.of(_CLAIMS),
 )

@@ -8,8 +8,6 @@ topic is more frequent.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -143,5 +141,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS),
+    claims=statements.of(_CLAIMS),
 )

@@ -7,7 +7,6 @@ out.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -129,6 +128,6 @@ experiment = Experiment(
     run=run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="name", each="data"),
+    claims=statements.of(_CLAIMS, by="name", each="data"),
     needs=("data",),
 )

@@ -7,7 +7,7 @@ cluster, which a merge (`bqvi.models.merging`) joins where that raises the bound
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -155,5 +155,5 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS),
+    claims=statements.of(_CLAIMS),
 )

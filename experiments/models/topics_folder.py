@@ -7,8 +7,6 @@ with the words' frequencies, one topic for all documents.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -158,6 +156,6 @@ experiment = Experiment(
     run=run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="way", each="texts"),
+    claims=statements.of(_CLAIMS, by="way", each="texts"),
     needs=("data",),
 )

@@ -210,7 +210,7 @@ def _probit(dimension: int) -> Integrand:
 
 
 def bumps(name: str, heights: Sequence[float], parts: Sequence[Integrand]) -> Integrand:
-    """Peaky: the sum of ``parts``, each times its height; all of them are against the same measure."""
+    """The sum of ``parts`` of one measure, each times one of ``heights``: peaky, called ``name``."""
 
     def function(x: Any) -> Any:
         return sum(h * part.function(x) for h, part in zip(heights, parts, strict=True))

@@ -16,8 +16,6 @@ cores). WSABI-M, which has the nodes of WSABI-L and almost its estimates, can be
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -174,7 +172,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="method", each="n"),
+    claims=statements.of(_CLAIMS, by="method", each="n"),
     seeds=2,
     quick_seeds=1,
 )

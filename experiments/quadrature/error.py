@@ -12,7 +12,7 @@ Five seeds decide claims. `bqvi run quadrature-error --seeds 20` narrows the ban
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -165,7 +165,7 @@ experiment = Experiment(
     run=run,
     draw=draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="method", each="problem"),
+    claims=statements.of(_CLAIMS, by="method", each="problem"),
     seeds=5,
     quick_seeds=1,
 )

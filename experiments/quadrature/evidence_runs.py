@@ -196,7 +196,7 @@ def evidence_experiment(
         run,
         partial(_draw, caption=caption),
         tables=lambda results: [_table(results, note(results))],
-        claims=partial(statements.claims, statements=_CLAIMS, by="method", each=("problem", "proposal")),
+        claims=statements.of(_CLAIMS, by="method", each=("problem", "proposal")),
         quick_seeds=1,
         needs=needs,
     )

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -372,7 +372,7 @@ experiment = Experiment(
     run=run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="acquisition", each="problem"),
+    claims=statements.of(_CLAIMS, by="acquisition", each="problem"),
     seeds=5,
     quick_seeds=1,
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pandas as pd
 
 from experiments.gradients import one_shot
@@ -61,6 +59,6 @@ experiment = Experiment(
     cases=_cases,
     run=one_shot.run,
     draw=_draw,
-    claims=partial(statements.claims, statements=_CLAIMS, by="estimator", each="target"),
+    claims=statements.of(_CLAIMS, by="estimator", each="target"),
     seeds=20,
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from experiments.harness import statements
 from experiments.harness.experiment import Case, Experiment, Resources
 from experiments.harness.statements import Statement, only
@@ -37,6 +35,6 @@ experiment = Experiment(
     cases=_cases,
     run=error.run,
     draw=error.draw,
-    claims=partial(statements.claims, statements=_CLAIMS, by="method", each="problem"),
+    claims=statements.of(_CLAIMS, by="method", each="problem"),
     seeds=10,
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from experiments.harness import statements
 from experiments.harness.experiment import Case, Experiment, Resources
 from experiments.vbmc import two_dimensions
@@ -29,7 +27,7 @@ experiment = Experiment(
     cases=_cases,
     run=two_dimensions.run,
     draw=two_dimensions.draw,
-    claims=partial(statements.claims, statements=two_dimensions.CLAIMS),
+    claims=statements.of(two_dimensions.CLAIMS),
     seeds=5,
     quick_seeds=1,
 )

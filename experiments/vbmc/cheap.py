@@ -149,7 +149,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="cheap", each="problem"),
+    claims=statements.of(_CLAIMS, by="cheap", each="problem"),
     seeds=5,
     quick_seeds=1,
 )

@@ -165,22 +165,19 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     posterior = found.posterior
     over = [row.elbo - row.elbo_sd - problem.log_evidence for row in found.trace.rows]
     error = found.log_evidence - problem.log_evidence
-    return pd.DataFrame(
-        [
-            {
-                "n": found.n_evaluations,
-                "cpu": cpu,
-                "seconds": wall,
-                "error": error,
-                "size": max(abs(error), _LEAST),
-                "sd": found.log_evidence_sd,
-                "mmtv": mmtv(posterior.sample(DRAWS, 0), problem.sample(DRAWS, 1)),
-                "gskl": gskl(posterior.mean, posterior.covariance, problem.mean, problem.covariance),
-                "converged": bool(found.converged),
-                "excess": max([*over, 0.0]),
-            }
-        ]
-    )
+    row = {
+        "n": found.n_evaluations,
+        "cpu": cpu,
+        "seconds": wall,
+        "error": error,
+        "size": max(abs(error), _LEAST),
+        "sd": found.log_evidence_sd,
+        "mmtv": mmtv(posterior.sample(DRAWS, 0), problem.sample(DRAWS, 1)),
+        "gskl": gskl(posterior.mean, posterior.covariance, problem.mean, problem.covariance),
+        "converged": bool(found.converged),
+        "excess": max([*over, 0.0]),
+    }
+    return pd.DataFrame([row])
 
 
 def met(asked: HardProblem, rows: pd.DataFrame) -> pd.Series:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,25 +78,20 @@ def _run(case: Case, seed: int) -> pd.DataFrame:
     draws = found.posterior.sample(_DRAWS, 0)
     stated = reference.target.constrain(torch.as_tensor(draws)).numpy()
     error = found.log_evidence - reference.log_evidence
-    return pd.DataFrame(
-        [
-            {
-                "dimension": dimension,
-                "n": found.n_evaluations,
-                "seconds": seconds,
-                "error": error,
-                "size": max(abs(error), 1e-5),
-                "sd": found.log_evidence_sd,
-                "reference_se": reference.log_evidence_se,
-                "good": abs(error) < _LEVEL + 3 * reference.log_evidence_se,
-                "mmtv": mmtv(stated, reference.draws),
-                "gskl": gskl(
-                    found.posterior.mean, found.posterior.covariance, reference.mean, reference.covariance
-                ),
-                "converged": bool(found.converged),
-            }
-        ]
-    )
+    row = {
+        "dimension": dimension,
+        "n": found.n_evaluations,
+        "seconds": seconds,
+        "error": error,
+        "size": max(abs(error), 1e-5),
+        "sd": found.log_evidence_sd,
+        "reference_se": reference.log_evidence_se,
+        "good": abs(error) < _LEVEL + 3 * reference.log_evidence_se,
+        "mmtv": mmtv(stated, reference.draws),
+        "gskl": gskl(found.posterior.mean, found.posterior.covariance, reference.mean, reference.covariance),
+        "converged": bool(found.converged),
+    }
+    return pd.DataFrame([row])
 
 
 def _draw(results: pd.DataFrame) -> list[Drawing]:
@@ -169,7 +163,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="method"),
+    claims=statements.of(_CLAIMS, by="method"),
     seeds=3,
     quick_seeds=1,
     needs=("posteriors",),

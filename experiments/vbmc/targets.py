@@ -8,7 +8,6 @@ PyVBMC with its default options in the same run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import pandas as pd
 
@@ -152,7 +151,7 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS),
+    claims=statements.of(_CLAIMS),
     seeds=5,
     quick_seeds=1,
 )

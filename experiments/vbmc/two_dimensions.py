@@ -8,7 +8,6 @@ and in the figure of the first page of the documentation the log evidence with i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -235,7 +234,7 @@ experiment = Experiment(
     cases=_cases,
     run=run,
     draw=draw,
-    claims=partial(statements.claims, statements=CLAIMS),
+    claims=statements.of(CLAIMS),
     seeds=5,
     quick_seeds=1,
 )

@@ -134,6 +134,6 @@ experiment = Experiment(
     run=_run,
     draw=_draw,
     tables=_tables,
-    claims=partial(statements.claims, statements=_CLAIMS, by="way", each=("problem", "workers")),
+    claims=statements.of(_CLAIMS, by="way", each=("problem", "workers")),
     quick_seeds=1,
 )
