@@ -16,7 +16,6 @@ from bqvi.gradients.designs import AntitheticOrthogonal, Independent, Sobol
 from bqvi.gradients.evaluations import evaluate
 from bqvi.gradients.gradient import Batch
 from bqvi.inference.state import LoopState
-from bqvi.inference.steps import ascend
 from bqvi.models import LogJoint
 from experiments.gradients.importance_quadrature import ImportanceQuadrature
 from gp.conditioning import Shown
@@ -44,14 +43,6 @@ def quartic(theta):
 def steps_alone(monkeypatch):
     """Runs without a search for a beginning, whose steps start at the q that is given."""
     monkeypatch.setattr(LoopState, "is_beginning", False)
-
-
-def test_a_run_on_a_quadratic_ends_at_the_posterior():
-    """With KL <= 1 a round, q reaches it in a few rounds."""
-    fit = bqvi.fit(LogJoint(quadratic, D), method="bq", steps=25, seed=0)
-    assert_allclose(fit.q.mean, CENTRE, atol=1e-6)
-    assert_allclose(fit.q.precision, PRECISION, rtol=1e-6, atol=1e-6)
-    assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-6)  # no variance at the posterior
 
 
 @pytest.mark.parametrize(
@@ -88,16 +79,6 @@ def test_a_posterior_a_hundred_times_narrower_than_the_start(gradient):
     fit = bqvi.fit(LogJoint(narrow, D, gradient=gradient), method="bq", steps=60, seed=0)
     assert_allclose(fit.q.mean, 0.01 * CENTRE, atol=1e-8)
     assert_allclose(fit.elbo, LOG_EVIDENCE - D * np.log(100.0), atol=1e-6)
-
-
-def test_the_estimator_itself_has_the_choices_of_the_name():
-    named = bqvi.fit(LogJoint(quadratic, D), method="bq", tolerance=None, seed=0)
-    given = bqvi.fit(LogJoint(quadratic, D), method=BayesianQuadrature(), tolerance=None, seed=0)
-    assert given.settings == named.settings
-    assert_array_equal(given.q.mean, named.q.mean)
-    assert given.state.iteration == named.state.iteration == 50
-    other = bqvi.fit(LogJoint(quadratic, D), method=ImportanceQuadrature(), steps=1)
-    assert other.settings["geometry"].startswith("Euclidean")
 
 
 def test_the_process_follows_the_cost_of_an_evaluation():
@@ -324,35 +305,6 @@ def test_bad_choices_are_refused_before_any_work():
         BayesianQuadrature(design="sobol")
 
 
-def test_the_ascent_makes_no_step_where_the_gradient_vanishes():
-    class Zero:
-        def moments(self, mean, covariance):
-            from bqvi.gradients.whitened import WhitenedMoments
-
-            # y = 0 everywhere: q is the posterior
-            return WhitenedMoments(np.zeros(2), np.zeros((2, 2)))
-
-        def standard_deviations(self):
-            return self.moments(None, None)
-
-        at_q = property(standard_deviations)
-
-    place = ascend(Zero(), 2, 1.0, False)
-    assert_array_equal(place.mean, np.zeros(2))
-    assert_array_equal(place.precision, np.eye(2))
-
-
-def test_numpy_log_joint_with_its_gradient():
-    def value(theta):
-        gap = theta - CENTRE
-        return -0.5 * ((gap @ PRECISION) * gap).sum(1)
-
-    model = LogJoint(value, D, gradient=lambda theta: -(theta - CENTRE) @ PRECISION)
-    fit = bqvi.fit(model, method="bq", steps=25, seed=0)
-    assert_allclose(fit.q.mean, CENTRE, atol=1e-6)
-    assert_allclose(fit.elbo, LOG_EVIDENCE, atol=1e-6)
-
-
 @pytest.mark.parametrize("level", [0.0, -1e6])
 def test_values_alone_find_a_quadratic(level):
     """(D + 1)(D + 2) / 2 = 15 values determine it; the jitter leaves 1e-6 of the kernel's scale.
@@ -368,16 +320,6 @@ def test_values_alone_find_a_quadratic(level):
     assert fit.state.memory.gradients.shape[1] == 0
     assert_allclose(fit.q.mean, CENTRE, atol=1e-5)
     assert_allclose(fit.elbo - level, LOG_EVIDENCE, atol=1e-6)
-
-
-def test_values_alone_on_the_banana():
-    model = LogJoint(lambda theta: banana(torch.from_numpy(theta)).numpy(), 2, gradient=None)
-    start = Gaussian(np.array([1.5, -1.0]), np.eye(2))
-    fit = bqvi.fit(
-        model, method="bq", budget=80 + 4096, start_from=start, record=bqvi.Record(elbo_samples=4096), seed=0
-    )
-    best = 1.0457144  # closed form, maximised by Nelder and Mead
-    assert best - fit.elbo < 0.02 + 4 * fit.trace["elbo_sd"][-1]
 
 
 def test_values_alone_cannot_be_differentiated():

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 import bqvi
 from bqvi.calls.climb import LaplaceSearch
 from bqvi.calls.settings import LAPLACE
 from bqvi.calls.table import Evaluations
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.inference.state import LoopState
 from bqvi.models import LogJoint
 
 D = 6
@@ -98,17 +97,6 @@ def test_the_density_is_zero_where_the_run_begins():
         model, method="bq", budget=150, seed=1, start_from=Gaussian(np.zeros(2), 0.5 * np.eye(2))
     )
     assert_allclose(found.q.mean, 8.0, atol=0.1)
-
-
-def test_a_start_near_the_posterior_is_kept():
-    """The evaluations are those of a run without a search."""
-    near = Gaussian(MEAN + 0.2 * SDS, 1.2 * COVARIANCE)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(LoopState, "is_beginning", False)
-        plain = fitted(near, budget=60)
-    found = fitted(near, budget=60)
-    assert_array_equal(found.state.memory.points, plain.state.memory.points)
-    assert_array_equal(found.q.mean, plain.q.mean)
 
 
 @pytest.mark.parametrize("budget", [8, 20, 31])

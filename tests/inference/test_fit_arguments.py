@@ -179,29 +179,6 @@ def test_the_test_of_the_last_q_ends_in_time(monkeypatch, method, limit):
     assert any("or time were left" in reason for reason in found.warnings) == (limit == 100.0)
 
 
-def test_default_records_of_a_minibatch_take_a_tenth_of_the_evaluations():
-    """Of the steps', besides the closing one; on 40 rows in batches of 2, 20 steps a pass."""
-    found = bqvi.fit(MIXTURE, X, "sngd", minibatch=2, steps=1000)
-    before = found.trace["record_evaluations"][:-1].sum()
-    assert 0 < before <= 0.1 * found.trace["step_evaluations"][-1]
-    assert found.trace["n_evaluations"][-1] == found.n_evaluations
-    found = bqvi.fit(MIXTURE, X, "sngd", minibatch=2, steps=150)
-    assert len(found.trace) == 1
-
-
-def test_another_seed_has_other_draws_of_the_elbo():
-    """The mean over 40 seeds is within four standard errors of the closed form: false once in 16,000."""
-    model, q = LogJoint(lambda t: -0.5 * (t**2).sum(1), 2), Gaussian(np.zeros(2), 2.0 * np.eye(2))
-    choices = {"start_from": q, "steps": 0, "record": bqvi.Record(elbo_samples=50)}
-    found = np.array([bqvi.fit(model, method="pathwise", seed=seed, **choices).elbo for seed in range(40)])
-    exact = -2.0 + np.log(2.0 * np.pi * 2.0) + 1.0
-    assert abs(found.mean() - exact) < 4.0 * found.std() / np.sqrt(40)
-    # of a draw, -|x|^2 / 2 + |x|^2 / 4, with x = sqrt(2) xi: the variance of |xi|^2 / 2, which is 1
-    assert found.std() == pytest.approx(1.0 / np.sqrt(50), rel=0.5)
-    again = bqvi.fit(model, method="pathwise", seed=3, **choices).elbo
-    assert again == found[3]
-
-
 def test_evaluations_count_data_and_limits_are_kept(clock):
     found = bqvi.fit(MIXTURE, X, "sngd", minibatch=7, budget=100 + 16 * 40, record=1)
     assert found.stopped == "budget"
@@ -226,14 +203,6 @@ def test_tolerance_is_the_change_between_two_records():
     assert abs(steps[-1]) < 1e-3
     assert (np.abs(steps[:-1]) >= 1e-3).all()
     assert not bqvi.fit(MIXTURE, X, steps=2, tolerance=1e-12).converged
-
-
-def test_the_final_record_is_of_what_is_returned():
-    for method in ("cavi", "gd", "sngd", "score"):
-        found = bqvi.fit(MIXTURE, X, method, steps=7, record=4)
-        assert found.elbo == found.trace["elbo"][-1]
-        assert found.elbo == pytest.approx(bqvi.models.elbo(MIXTURE, found.q, X), rel=1e-12)
-        assert found.trace["iteration"][-1] == found.state.iteration
 
 
 def test_a_sampled_elbo_has_an_honest_standard_error():
@@ -274,14 +243,6 @@ def test_data_and_starts_are_left_as_they_were():
     np.testing.assert_array_equal(x, X)
     for a, b in zip(start.natural, before, strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def test_a_start_may_be_in_torch():
-    start = Gaussian(torch.zeros(2).double(), torch.eye(2).double())
-    found = bqvi.fit(LOG_JOINT, method="pathwise", steps=2, start_from=start)
-    same = Gaussian(np.zeros(2), np.eye(2))
-    expected = bqvi.fit(LOG_JOINT, method="pathwise", steps=2, start_from=same)
-    np.testing.assert_allclose(found.q.mean, expected.q.mean, rtol=1e-12)
 
 
 class Watched(GaussianMixture):
@@ -594,11 +555,6 @@ def test_too_few_evaluations_for_an_elbo_are_reported(budget, starts, gradient):
     assert np.isnan(found.elbo)
     assert found.n_evaluations == budget
     assert [str(one.message) for one in told] == list(found.warnings)
-
-
-def test_a_surrogate_of_the_least_number_of_evaluations_has_an_elbo(recwarn):
-    found = bqvi.fit(LogJoint(lambda t: -0.5 * (t**2).sum(-1), 2, gradient=None), method="bq", budget=4)
-    assert np.isfinite(found.elbo)
 
 
 @pytest.mark.parametrize("size", [1e300, 1e160])

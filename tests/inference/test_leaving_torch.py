@@ -68,10 +68,6 @@ def test_what_is_detached_without_a_share_is_accepted_and_counted(method):
     assert np.isfinite(fit.elbo)
 
 
-def test_score_takes_values_of_any_kind():
-    assert np.isfinite(bqvi.fit(LogJoint(_through_numpy, 2), method="score", steps=10, seed=0).elbo)
-
-
 class _Regression:
     """A regression whose likelihood may be detached, with data."""
 

@@ -9,11 +9,9 @@ from bqvi.models import (
     DirichletProcessMixture,
     DirichletWeights,
     GaussianMixture,
-    HiddenMarkovModel,
     LatentDirichletAllocation,
     LogisticRegression,
     Mixture,
-    bernoulli,
     categorical,
     elbo,
 )
@@ -83,19 +81,6 @@ def test_a_stochastic_pass_is_stochastic_variational_inference():
     np.testing.assert_allclose(fit.q.natural[0], eta, rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_stochastic_pass_finds_topics_sooner(seed):
-    """The bound after two passes, with a stochastic one and without, on 600 documents in batches of 20."""
-    rng = np.random.default_rng(10 + seed)
-    counts = rng.multinomial(60, rng.dirichlet(np.full(8, 0.1), 600) @ rng.dirichlet(np.full(100, 0.1), 8))
-    model = LatentDirichletAllocation(8, 100)
-    plain, warm = (
-        bqvi.fit(model, counts, Memoised(20, stochastic_passes=n), steps=60, record=[0], seed=seed).elbo
-        for n in (0, 1)
-    )
-    assert warm > plain
-
-
 def test_probabilities_that_fall_to_zero_do_not_lower_the_bound():
     """A point estimate under a flat prior, where responsibilities below the rounding error of 1 remain."""
     z = np.arange(120) % 3
@@ -105,23 +90,6 @@ def test_probabilities_that_fall_to_zero_do_not_lower_the_bound():
         model, letters, Memoised(30), family="point", steps=120, tolerance=1e-12, record=range(4, 121)
     )
     assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
-
-
-def test_one_batch_of_a_point_with_vanished_transitions_is_coordinate_ascent():
-    """The statistics of a path that has become impossible add nothing to the bound."""
-    rng = np.random.default_rng(0)
-    x = np.column_stack([rng.integers(0, 2, (12, 2)), np.zeros(12)]).astype(float)
-    model = HiddenMarkovModel(3, bernoulli(1.5, 1.5))
-    ends = [
-        bqvi.fit(model, x, method, family="point", steps=25, tolerance=1e-12)
-        for method in ("cavi", "memoised")
-    ]
-    assert min(ends[0].q[name].mean.min() for name in ("initial", "transitions")) < 1e-14
-    bounds = ends[1].trace["elbo"]
-    assert np.diff(bounds).min() > -1e-9 * abs(bounds[-1])
-    assert bounds[-1] == pytest.approx(ends[0].elbo, rel=1e-9)
-    settled = ends[1].problem.model
-    assert bounds[-1] == pytest.approx(elbo(settled, ends[1].q, settled.check(x)), rel=1e-9)
 
 
 def test_no_run_has_settled_before_all_batches_were_visited():
@@ -182,13 +150,6 @@ def test_it_needs_fewer_passes_than_batch(seed):
     fit = bqvi.fit(model, counts, Memoised(20), start_from=start, steps=60)
     assert fit.state.step_evaluations == 2 * len(counts)
     assert fit.elbo > batch.elbo + 100.0
-
-
-def test_every_row_is_in_one_batch():
-    for n, size, shuffle in ((10, 3, True), (10, 3, False), (7, 7, True), (5, 2, True)):
-        strategy = Memoised(size, shuffle)
-        rows = np.concatenate([np.arange(n)[strategy.rows(n, b)] for b in range(strategy.batches(n))])
-        assert sorted(rows) == list(range(n))
 
 
 def test_bad_input():

@@ -165,33 +165,6 @@ def test_every_strategy_climbs_with_both_geometries(name, strategy, method):
     assert 0.0 < found.trace["minibatch_seconds"][-1] <= found.trace["seconds"][-1]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_all_data_at_once_is_coordinate_ascent(strategy):
-    """With S = N and step 1 the run is CAVI, whichever way the sum was computed."""
-    chosen = STRATEGIES[strategy]
-    whole = (
-        {"size": N}
-        if hasattr(chosen, "__dataclass_fields__") and "size" in chosen.__dataclass_fields__
-        else {}
-    )
-    import dataclasses
-
-    everything = (
-        dataclasses.replace(chosen, **whole) if whole else dataclasses.replace(chosen, base=Uniform(N))
-    )
-    one = bqvi.fit(MIXTURE, X, "cavi", steps=5, tolerance=1e-12, start_from=start("mixture"))
-    two = bqvi.fit(
-        MIXTURE,
-        X,
-        "sngd",
-        minibatch=everything,
-        schedule=bqvi.Constant(1.0),
-        steps=5,
-        start_from=start("mixture"),
-    )
-    assert two.elbo == pytest.approx(one.elbo, rel=1e-7)
-
-
 def test_a_failed_step_can_be_taken_again_from_the_state_before():
     """The table of a strategy is one step late, so that a step that fails half-way does not change it."""
 
@@ -236,22 +209,6 @@ def test_pathwise_gradients_one_by_one_sum_to_the_gradient(entropy):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
     assert two.bound == pytest.approx(one.bound)
     assert combination.terms.shape == (N, 6)
-
-
-@pytest.mark.parametrize("method", ["pathwise", "score", "iwae", "dreg"])
-def test_sampling_estimators_take_weights_and_learning_strategies_on_a_conjugate_model(method):
-    for strategy in (STRATEGIES["quadrature"], STRATEGIES["saga"]):
-        found = bqvi.fit(
-            MIXTURE, X, method, samples=4, minibatch=strategy, steps=10, start_from=start("mixture")
-        )
-        assert np.isfinite(found.elbo)
-
-
-def test_pathwise_learns_on_a_log_joint_model():
-    model, data = MODELS["logistic"]
-    for strategy in (STRATEGIES["saga"], STRATEGIES["svrg"]):
-        found = bqvi.fit(model, data, "pathwise", samples=4, minibatch=strategy, steps=60)
-        assert found.elbo > bqvi.fit(model, data, "pathwise", samples=4, minibatch=7, steps=0).elbo
 
 
 def test_strategies_that_need_no_gradients_do_not_compute_them(monkeypatch):

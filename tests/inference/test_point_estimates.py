@@ -57,22 +57,6 @@ def test_cavi_on_a_point_mass_is_em(seed):
         np.testing.assert_allclose(found["means"].mean, mu, rtol=1e-7, atol=1e-8)
 
 
-def test_with_equal_weights_and_a_flat_prior_it_is_soft_k_means():
-    rng = np.random.default_rng(1)
-    x = np.concatenate([rng.normal(size=(15, 2)) - 2.0, rng.normal(size=(20, 2)) + 2.0])
-    stiffness = 0.7
-    model = GaussianMixture(3, np.eye(2) / stiffness, concentration=1e13, prior_covariance=1e12 * np.eye(2))
-    centres = bqvi.fit(model, x, family="point", steps=0, seed=5).q["means"].mean
-    for steps in (1, 2, 10):
-        found = bqvi.fit(model, x, family="point", steps=steps, seed=5, tolerance=1e-300).q
-        own = centres
-        for _ in range(steps):
-            squares = ((x[:, None] - own) ** 2).sum(-1)
-            r = scipy.special.softmax(-0.5 * stiffness * squares, axis=1)
-            own = r.T @ x / r.sum(0)[:, None]
-        np.testing.assert_allclose(found["means"].mean, own, rtol=1e-6)
-
-
 def log_posterior(model, x, q):
     pi, mu = q["weights"].mean, q["means"].mean
     noise = scipy.stats.multivariate_normal(np.zeros(x.shape[1]), model.covariance)

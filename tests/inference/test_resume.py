@@ -167,15 +167,6 @@ def test_a_converged_run_is_resumed_as_one_with_a_smaller_tolerance():
     )
 
 
-@pytest.mark.parametrize("bits", [np.random.PCG64DXSM, np.random.Philox, np.random.MT19937, np.random.SFC64])
-def test_any_kind_of_generator_is_saved(tmp_path, bits):
-    expected = run("score", seed=np.random.Generator(bits(5)))
-    run("score", seed=np.random.Generator(bits(5)), steps=5).save(tmp_path / "state.npz")
-    resumed = run("score", seed=np.random.Generator(bits(99)), resume=tmp_path / "state.npz")
-    for a, b in zip(resumed.q.natural, expected.q.natural, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 class Trip:
     """Raises ``error`` at the ``at``-th call, once."""
 
