@@ -17,8 +17,8 @@ from gp.checks import require_finite, require_summable
 
 Data: TypeAlias = Any
 
-LARGEST_COUNT = 2.0**53
-"""The largest count: above it float64 does not represent all whole numbers."""
+LARGEST_COUNT = np.float64(2.0**53)
+"""The largest count: above it float64 does not represent all whole numbers. In any type it compares."""
 
 
 def n_rows(data: Data) -> int:
