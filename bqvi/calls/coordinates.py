@@ -225,10 +225,10 @@ class Coordinates:
         theta[:, turning] = np.where(wrapped >= high, low, wrapped)
         return theta
 
-    def from_user(self, theta: np.ndarray) -> np.ndarray:
-        """The points (n, D) of the parameters theta (n, P)."""
-        theta = self._require("theta", theta, self.n_parameters)
-        self.require_inside("theta", theta)
+    def from_user(self, theta: np.ndarray, name: str = "theta") -> np.ndarray:
+        """The points (n, D) of the parameters theta (n, P), the argument ``name``."""
+        theta = self._require(name, theta, self.n_parameters)
+        self.require_inside(name, theta)
         a, b = self._window
         x, turning = theta[:, self.free], self.periodic[self.free]
         x[:, turning] = a[turning] + np.mod(x[:, turning] - a[turning], (b - a)[turning])

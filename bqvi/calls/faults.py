@@ -412,13 +412,17 @@ def _between(differences: tuple[np.ndarray, np.ndarray, np.ndarray], least: floa
     return ((slopes.min(0) - rounding <= a) & (a <= slopes.max(0) + rounding))[large]
 
 
-def gradient_warnings(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:
+def gradient_warnings(points: np.ndarray, values: np.ndarray, gradients: np.ndarray | None) -> list[str]:
     """A warning where gradients, or single entries, disagree with values, in a list; otherwise an empty list.
 
     Parameters
     ----------
-    points : the points (n, D). values : the values (n,), in nats. gradients : the gradients (n, D).
+    points : the points (n, D). values : the values (n,), in nats, not noisy.
+    gradients : the gradients (n, D), NaN where there is none; or None.
     """
+    if gradients is None or not gradients.size:
+        return []
+    points, values, gradients = (each[np.isfinite(gradients).all(1)] for each in (points, values, gradients))
     found, message = _of_entries(points, values, gradients), _contradiction(points, values, gradients, True)
     return found or ([f"T{message[1:]}."] if message else [])
 

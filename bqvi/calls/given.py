@@ -25,8 +25,8 @@ from bqvi.calls.function import LARGEST
 from bqvi.calls.returned import CallResult, noise_at, reasons_of, refused, weighted
 from bqvi.calls.settings import SELECTION
 from bqvi.calls.table import Evaluations
-from gp.arrays import Array
-from gp.checks import require_numbers
+from gp.arrays import Array, shown
+from gp.checks import positive_vector, require_finite, require_numbers
 from gp.matrices import cholesky
 from gp.measures import AffineMap
 
@@ -50,11 +50,9 @@ def evaluation_arrays(evaluations: object) -> tuple[np.ndarray | None, ...]:
         for title, x in zip(titles, evaluations, strict=False)
     )
     theta = found[0]
-    if theta is not None and not theta.size:
-        raise ValueError(f"evaluations has no points: theta has shape {theta.shape}; leave evaluations out")
-    if theta is not None and not np.isfinite(theta).all():
-        at = int(np.argmin(np.isfinite(np.atleast_2d(theta)).all(-1)))
-        raise ValueError(f"evaluations' theta[{at}] is {theta[at].tolist()}; it must be finite")
+    if theta is None or not theta.size:
+        raise ValueError(f"evaluations has no points: theta is {shown(theta)}; leave evaluations out")
+    require_finite("evaluations' theta", theta)
     return found
 
 
@@ -126,7 +124,7 @@ def _rows(
     ``how`` says in these reasons how a value came; ``noise_sd`` is the function's where it is None.
     """
     function, n = caller.function, len(theta)
-    sds = _sds(noise_sd, n)
+    sds = None if noise_sd is None else positive_vector("noise_sd", noise_sd, n)
     if noise_sd is None and callable(function.noise_sd):
         sds, finite = np.full(n, np.nan), np.isfinite(values).reshape(n, -1).all(axis=1)
         rows = np.flatnonzero(finite)
@@ -148,17 +146,6 @@ def _rows(
     return rows_of(caller, points, theta, result, slopes is not None)
 
 
-def _sds(noise_sd: Array, n: int) -> np.ndarray | None:
-    if noise_sd is None:
-        return None
-    sds = np.asarray(noise_sd, float)
-    if sds.shape not in ((), (n,)):
-        raise ValueError(f"noise_sd has shape {sds.shape}; it must be a number or {(n,)}")
-    if not (sds > 0.0).all():
-        raise ValueError("noise_sd has entries that are not positive; give None where there is no noise")
-    return np.broadcast_to(sds, (n,))
-
-
 def selected(
     made: Evaluations,
     budget: int | None = None,
@@ -176,7 +163,11 @@ def selected(
         any case.
     log_density : the log density (n,) of the rows up to a constant; by default their values.
     reserved : evaluations of the budget that the run makes besides, in its first design.
+
+    Raises ValueError where the budget is too small, and where a point has two exact values.
     """
+    if not noisy and made.noise_variance is None:
+        _require_one_value(made.points, made.values.reshape(len(made), -1))
     density = made.values if log_density is None else log_density
     rows = np.arange(len(made))
     width = 1 if made.gradients is None else 1 + made.points.shape[1]
@@ -191,6 +182,19 @@ def selected(
             "the budget"
         )
     return made if len(rows) == len(made) else made[rows]
+
+
+def _require_one_value(points: np.ndarray, values: np.ndarray) -> None:
+    """Raise ValueError where rows of points (n, D) are equal, and those of values (n, o) are not."""
+    order = np.lexsort(points.T)
+    a, b = order[:-1], order[1:]
+    same = np.isclose(values[a], values[b], 1e-6, 0.0, equal_nan=True).all(1)
+    if (wrong := (points[a] == points[b]).all(1) & ~same).any():
+        first, second = sorted(order[np.argmax(wrong) + np.arange(2)].tolist())
+        raise ValueError(
+            f"evaluations has two values, {values[first, 0]:.9g} and {values[second, 0]:.9g}, for one "
+            f"point, in rows {first} and {second}: give the noise of values (noise_sd), or the right row"
+        )
 
 
 def held_out(made: Evaluations, taken: Evaluations, noisy: bool = False) -> Evaluations | None:

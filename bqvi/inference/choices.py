@@ -67,7 +67,7 @@ from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel
 from bqvi.models.representation import representation
 from bqvi.records import fingerprint
 from gp.arrays import shown
-from gp.checks import require_above, require_integer
+from gp.checks import require_above, require_columns, require_integer
 
 
 @dataclass(frozen=True)
@@ -526,12 +526,8 @@ def with_known(model: LogJoint, state: LoopState, evaluations: object, budget: i
             "evaluations has no gradients, and the log joint has; give (theta, values, gradients), or a log "
             "joint with gradient=None"
         )
-    shape = np.shape(np.atleast_2d(np.asarray(arrays[0])))
-    if model.coordinates is None and shape[1:] != (model.dimension,):
-        raise ValueError(
-            f"evaluations has theta of shape {shape}; it must be (n, {model.dimension}), of the "
-            "parameters of the log joint"
-        )
+    if model.coordinates is None:
+        require_columns("evaluations' theta", np.atleast_2d(np.asarray(arrays[0])), model.dimension)
     rows = given(caller_of(model), *arrays)
     rows = selected(rows if model.differentiable else replace(rows, gradients=None), budget)
     spent = state.step_evaluations + len(rows)

@@ -54,7 +54,6 @@ import numpy as np
 
 from bqvi.arrays import add, inner
 from bqvi.calls import Account, EvaluationError
-from bqvi.calls.faults import gradient_warnings
 from bqvi.calls.table import rows_of
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.gradient import Batch
@@ -85,6 +84,11 @@ def settling_warnings(
     variances, axes = spectrum(covariance, 0.0)
     if not (np.isfinite(variances).all() and variances.min() > 0):
         return []
+    if (np.sqrt(covariance.diagonal()) <= np.finfo(float).eps * np.abs(mean)).any():
+        return [
+            f"q has moved to {_named(mean)}, where its standard deviation is lost in rounding: the posterior "
+            "is improper, or the scale of the parameters is far from 1: look at their prior."
+        ]
     scale = axes * np.sqrt(variances)
     u = (points - mean) @ (axes / np.sqrt(variances))
     slopes = None if gradients is None else gradients @ scale
@@ -324,8 +328,6 @@ def _reasons(state: LoopState, found: ElboEstimate | None, tolerance: float) -> 
     sds = np.sqrt(memory.noise_variances[:, 0]) if memory.noise_variances.size else 0.0
     if outside(state.q, memory.points, memory.values - 2.0 * sds) is not None:
         reasons.append("an evaluation outside of q shows mass that q lacks, as of another mode")
-    if memory.gradients.size and not memory.noise_variances.any():
-        reasons += gradient_warnings(memory.points, memory.values, memory.gradients)
     return reasons
 
 

@@ -35,7 +35,7 @@ from bqvi.calls import (
     Told,
     Unfinished,
 )
-from bqvi.calls.faults import require_consistent
+from bqvi.calls.faults import gradient_warnings, require_consistent
 from bqvi.calls.function import AUTODIFF
 from bqvi.calls.table import matched, nothing_above, rows_of
 from bqvi.families import GaussianMixture
@@ -221,17 +221,19 @@ class FitRun:
         return self._doubted(judged(state, tolerance, final))
 
     def _doubted(self, state: LoopState) -> LoopState:
-        """The state, of which no claim stands where its log joint may be no more than a floor."""
+        """The state, of which no claim stands where its log joint may be a floor, or gradients are wrong."""
         kept, coordinates = self.problem.is_judged, getattr(self.problem.model, "coordinates", None)
-        made = state.memory if kept else state.finite_latest
+        made: Any = state.memory if kept else state.finite_latest
         if made is None:
             return state
         shift = 0.0 if coordinates is None else coordinates.log_jacobian(made.points)
         found = nothing_above(made.values - shift, len(made.failed) if kept else 0)
-        if not found or found[0] in state.reasons:
+        if not (kept and made.noise_variances.any()):
+            found = (*found, *gradient_warnings(made.points, made.values, made.gradients))
+        if set(found) <= set(state.reasons):
             return state
         claim = None if state.claim is None else replace(state.claim, stands=False)
-        return replace(state, claim=claim, reasons=(*state.reasons, *found))
+        return replace(state, claim=claim, reasons=tuple(dict.fromkeys((*state.reasons, *found))))
 
     @cached_property
     def _gain_is_tested(self) -> bool:
@@ -245,8 +247,8 @@ class FitRun:
 
     def _with_test(self, state: LoopState, account: Account) -> LoopState:
         """The state with the reasons why its q is not at its optimum."""
-        most = self.records.stop.budget
-        room = math.inf if most is None else most - self._paid(state) - self.records.monitor.cost
+        most, cost = self.records.stop.budget, self._paid(state) + self.records.monitor.cost
+        room = math.inf if most is None or not account.budget else account.budget.room(most - cost)
         return self._doubted(
             tested(self.problem, state, self.records.stop.tolerance, account, room, self._until)
         )

@@ -95,12 +95,12 @@ class Fit(DoorResult):
             made = None if self.converged else self.state.finite_latest
             if made is None or not isinstance(self.q, Gaussian | DiagonalGaussian):
                 return self._of_no_step
-            return tuple(settling_warnings(self.q, made.points, made.values, None))
+            wrong = gradient_warnings(made.points, made.values, made.gradients)
+            return tuple(wrong or settling_warnings(self.q, made.points, made.values, None))
         found = [*memory.failures.warnings(self.n_evaluations, self._place), *self._of_failures(memory)]
         if memory.noise_variances.size:
             found += unstated_noise(memory.noise_variances[:, 0])
-        exact = not memory.noise_variances.any()  # noisy differences do not check the gradient
-        if exact and callable(getattr(function, "gradient", None)):
+        if not memory.noise_variances.any():  # noisy differences do not check the gradient
             found += gradient_warnings(memory.points, memory.values, memory.gradients)
         if not found and not self.converged and isinstance(self.q, Gaussian):
             known = memory.censored
@@ -189,7 +189,7 @@ class Fit(DoorResult):
             return ()
         unit = " of rows of the data" * (self.stopped == "budget" and n_rows(self.problem.data) > 0)
         ended = f"the run ended by '{self.stopped}'{unit}, and not because it had settled within a tolerance"
-        return self.state.reasons or (ended,)
+        return tuple(dict.fromkeys(self.state.reasons + self._of_evaluations)) or (ended,)
 
     @property
     def n_evaluations(self) -> int:

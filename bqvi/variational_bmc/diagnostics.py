@@ -25,7 +25,7 @@ import numpy as np
 
 from bqvi.calls import Caller, Evaluations, Function, require_good
 from bqvi.calls.coordinates import Coordinates, place_of
-from bqvi.calls.faults import CONTRADICTED, Failures, gradient_warnings, left_out
+from bqvi.calls.faults import CONTRADICTED, Failures, left_out
 from bqvi.importance import PARETO, WIDE, WIDER, psis, systematic
 from bqvi.posterior import Posterior, WeightedDraws
 from gp.arrays import Array, shown
@@ -322,15 +322,6 @@ def _about_failures(evaluations: Evaluations) -> list[str]:
         f"{failed} of {n} evaluations failed (most often: {most}): move the plausible bounds to where the "
         "density is positive, or state the constraint as a bound."
     ]
-
-
-def contradicted(evaluations: Evaluations) -> list[str]:
-    """The reason that gradients are those of another function than exact values, in a list."""
-    good = evaluations[~evaluations.failed]
-    if good.gradients is None or good.noise_variance is not None or len(good) == 0:
-        return []
-    there = np.isfinite(good.gradients).all(axis=1)
-    return gradient_warnings(good.points[there], good.values[there], good.gradients[there])
 
 
 def _about_gradients(evaluations: Evaluations, coordinates: Coordinates) -> list[str]:

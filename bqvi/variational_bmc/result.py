@@ -24,12 +24,13 @@ import numpy as np
 from bqvi import notebook
 from bqvi.calls import Evaluations, require_good
 from bqvi.calls.coordinates import Coordinates
+from bqvi.calls.faults import gradient_warnings
 from bqvi.calls.returned import unstated_noise
 from bqvi.calls.table import nothing_above
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Checkpoint, Trace
 from bqvi.runs.door_result import DoorResult
-from bqvi.variational_bmc.diagnostics import about_rounding, about_width, advice, contradicted
+from bqvi.variational_bmc.diagnostics import about_rounding, about_width, advice
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.scaling import UserUnits
 from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, WEIGHTS
@@ -183,11 +184,7 @@ class VBMCResult(DoorResult):
         Raises ValueError where ``theta`` has another shape or lies outside the bounds.
         """
         coordinates = self.posterior.coordinates
-        given = np.asarray(theta, float)
-        if given.ndim != 2 or given.shape[1] != coordinates.n_parameters:
-            raise ValueError(f"theta has shape {given.shape}; it must be (n, {coordinates.n_parameters})")
-        coordinates.require_inside("theta", given)
-        points = coordinates.from_user(given)
+        points = coordinates.from_user(theta)
         u = self.frame.into(points)
         found = self.estimate.surrogate.mean(u) - self.frame.log_stretch(u)
         return found - coordinates.log_jacobian(points)
@@ -242,9 +239,12 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     unmet, reasons = judge(rows, run.tolerance), about_width(frame.measure(estimate.q), run.coordinates)
     if held_out is not None and held_out.contradicts(run.tolerance):
         reasons = (*reasons, f"{held_out}. {CONTRADICTED}")
-    made, exact = reached.evaluations.censored, not run.settings_at(state).noise_unknown
-    reasons = (*reasons, *understated(made, estimate.surrogate), *(contradicted(made) if exact else ()))
-    values = (made.values - run.coordinates.log_jacobian(made.points))[~made.failed]
+    made = reached.evaluations.censored
+    good = made[~made.failed]
+    exact = good.noise_variance is None and not run.settings_at(state).noise_unknown
+    wrong = gradient_warnings(good.points, good.values, good.gradients) if exact else ()
+    reasons = (*reasons, *understated(made, estimate.surrogate), *wrong)
+    values = good.values - run.coordinates.log_jacobian(good.points)
     reasons = (*reasons, *nothing_above(values, int(made.failed.sum())), *about_rounding(posterior))
     located = row.divergence < PREDICTIONS.unsettled and row.log_evidence_sd < EXPLORATION.located
     shape = None if corrected else estimate.found.pareto_k

@@ -298,10 +298,7 @@ def _first_points(
     points = design(coordinates.dimension, min(count, budget), seed)
     needed = count - int((~made.failed).sum())
     if start is not None:
-        if start.shape[1] != coordinates.n_parameters:
-            raise ValueError(f"start has shape {start.shape}; it must be (m, {coordinates.n_parameters})")
-        coordinates.require_inside("start", start)
-        begin = coordinates.from_user(start)
+        begin = coordinates.from_user(start, "start")
         begin = begin[[i for i, point in enumerate(begin) if not (point == made.points).all(1).any()]]
         points = np.concatenate([begin, points[1:]])[: max(len(points), len(begin))]
         needed = max(needed, min(1, len(begin)))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acquisition.pointwise import IntegralVarianceReduction, Moments, Partials, reduction
-from gp.arrays import Array, at_most, namespace, positive
+from gp.arrays import Array, at_least, namespace, positive
 
 _MOST_CORRELATED = 1e-12
 """The smallest 1 - reduction / S; smaller ones are rounding."""
@@ -120,4 +120,4 @@ def _correlation(at: Moments) -> Array:
         raise ValueError("the integral has no variance left, so nothing can be learnt about it: stop")
     correlation = positive(reduction(at) / at.integral_variance)
     slack = max(_MOST_CORRELATED, 10 * float(namespace(correlation).finfo(correlation.dtype).eps))
-    return at_most(correlation, 1 - slack)
+    return -at_least(-correlation, slack - 1)

@@ -211,7 +211,7 @@ def test_evaluations_made_before():
         (([[1.0, 0.0]], [0.0, 1.0]), "values has shape"),
         (([[1.0, 0.0]], [np.inf]), "below inf"),
         (([[1.0, 0.0]], [0.0], [[1.0]]), "gradients has shape"),
-        (([[1.0, 0.0]], [0.0], None, -1.0), "not positive"),
+        (([[1.0, 0.0]], [0.0], None, -1.0), "must be positive"),
     ],
 )
 def test_bad_evaluations_made_before(arguments, message):

@@ -94,7 +94,7 @@ def test_known_nodes_save_evaluations_of_integrate():
     ("options", "message"),
     [
         ({"method": "qmc"}, "method is 'qmc': it is of 'bq' and 'wsabi-l'"),
-        ({"evaluations": (np.zeros((2, 3)), np.zeros(2))}, r"x has shape \(2, 3\); it must be \(n, 1\)"),
+        ({"evaluations": (np.zeros((2, 3)), np.zeros(2))}, r"x has shape \(2, 3\); it must be \(N, 1\)"),
         ({"evaluations": (np.zeros((2, 1)), np.zeros(3))}, "values has shape"),
         ({"evaluations": (np.zeros((60, 1)), np.zeros(60))}, "which count in it"),
     ],

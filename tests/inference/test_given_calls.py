@@ -1,5 +1,6 @@
 """Bounds, workers and known evaluations of `fit`, against closed forms and counts of calls."""
 
+import functools
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -126,7 +127,7 @@ ONE = (np.ones((1, 2)), np.zeros(1))
         (
             {"evaluations": [1, 2, 3]},
             ValueError,
-            r"evaluations has theta of shape \(1, 1\); it must be \(n, 2",
+            r"evaluations' theta has shape \(1, 1\); it must be \(N, 2\)",
         ),
         ({"evaluations": (*ONE, np.ones((1, 2)), 0.1)}, ValueError, "evaluations has noise sds"),
         ({"evaluations": (*ONE, np.ones((1, 2))), "budget": 0}, ValueError, "which count in it"),
@@ -247,3 +248,45 @@ def test_a_q_that_diverges_is_reported_by_methods_that_keep_no_evaluations(metho
         lambda t: -(t[:, 0] ** 2) / 4 - t[:, 0] / 2 - t[:, 1] ** 2 * (-t[:, 0]).exp() / 2,
     ):
         assert bqvi.fit(LogJoint(proper, 2), method=method, steps=50, samples=2).warnings == ()
+
+
+@pytest.mark.parametrize("method", ["dreg", "iwae", "pathwise", "score"])
+def test_a_log_joint_that_rises_without_end_is_a_reason_not_to_have_converged(method):
+    """3 theta_0 - theta_1^2 has no integral; 'score' ends where a standard deviation is lost in rounding."""
+    rising = LogJoint(lambda t: 3.0 * t[:, 0] - t[:, 1] ** 2, 2)
+    with pytest.warns(UserWarning, match="improper"):
+        found = bqvi.fit(rising, method=method, budget=600, seed=1)
+    assert not found.converged
+    assert "improper" in " ".join(found.reasons)
+
+
+@pytest.mark.parametrize(("method", "dimension"), [("dreg", 3), ("iwae", 3), ("pathwise", 6)])
+def test_one_wrong_entry_of_a_gradient_is_a_reason_not_to_have_converged(method, dimension):
+    """An entry 1.3 times the derivative of a quartic; with the right one nothing is said."""
+    centre = np.random.default_rng(5).normal(size=dimension)
+
+    def log_joint(t):
+        return -np.square(t - centre).sum(-1) - 0.1 * np.power(t - centre, 4).sum(-1)
+
+    def gradient(t, factor):
+        entries = -2.0 * (t - centre) - 0.4 * np.power(t - centre, 3)
+        entries[:, 1] *= factor
+        return entries
+
+    for factor, said in ((1.0, False), (1.3, True)):
+        model = LogJoint(log_joint, dimension, gradient=functools.partial(gradient, factor=factor))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = bqvi.fit(model, method=method, budget=1200, tolerance=0.1, seed=3)
+        assert ("Gradients disagree with the values" in " ".join(found.reasons)) == said
+        assert not (said and found.converged)
+
+
+@pytest.mark.parametrize(("method", "budget"), [("dreg", 1200), ("iwae", 1200), ("pathwise", 720)])
+def test_tests_of_convergence_leave_the_evaluations_that_are_reserved(method, budget):
+    """A test that counts them as its own has fewer values than draws."""
+    model = LogJoint(lambda t: -np.square(t).sum(-1), 3, gradient=lambda t: -2.0 * t)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = bqvi.fit(model, method=method, budget=budget, tolerance=0.1, seed=budget)
+    assert found.n_evaluations <= budget

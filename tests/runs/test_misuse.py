@@ -7,7 +7,8 @@ import torch
 import bqvi
 import bqvi.sklearn
 import gp
-from bqvi.calls import EvaluationError
+from bqvi.calls import EvaluationError, Evaluations
+from bqvi.calls.given import selected
 from gp.measures import Uniform
 
 RAGGED = [[1, 2], [3]]
@@ -69,7 +70,7 @@ def mixture(**given):
         (
             fit_bq,
             {"evaluations": (np.zeros((3, 1)), np.zeros(3))},
-            r"evaluations has theta of shape \(3, 1\)",
+            r"evaluations' theta has shape \(3, 1\)",
         ),
         (gp_fit, {"seed": {"a": 1}}, "seed is {'a': 1}"),
         (gp_fit, {"seed": -1}, "seed is -1"),
@@ -123,10 +124,24 @@ NOWHERE = np.array([[0.5], [np.nan]])
     ("door", "points"), [(integrate, NOWHERE), (vbmc, NOWHERE), (fit_bq, np.repeat(NOWHERE, 2, axis=1))]
 )
 def test_evaluations_at_no_point_are_named_before_work(door, points):
-    with pytest.raises(ValueError, match="evaluations has no points: theta has shape"):
+    with pytest.raises(ValueError, match="evaluations has no points: theta is"):
         door(evaluations=(points[:0], np.zeros(0)))
-    with pytest.raises(ValueError, match=r"evaluations' theta\[1\] is \[nan.*must be finite"):
+    with pytest.raises(ValueError, match=r"evaluations' theta is nan in row 1.*must be finite"):
         door(evaluations=(points, np.zeros(2)))
+
+
+@pytest.mark.parametrize("door", [integrate, vbmc, fit_bq])
+def test_a_point_with_two_exact_values_is_refused(door):
+    """Values that differ by rounding are no contradiction."""
+    points = np.array([[0.1, 0.2], [0.4, 0.3], [0.1, 0.2]])
+    if door is not fit_bq:
+        points = points[:, :1]
+    values = np.array([-0.3, -0.7, -0.9])
+    with pytest.raises(ValueError, match=r"two values, -0.3 and -0.9, for one point, in rows 0 and 2"):
+        door(evaluations=(points, values))
+    points, values = np.array([[0.1], [0.4], [0.1]]), np.array([-0.3, -0.7, -0.3 - 1e-9])
+    rows = Evaluations(points, values, None, None, np.zeros(3, bool), ("",) * 3)
+    assert len(selected(rows)) == 3
 
 
 def test_a_masked_number_is_no_zero():
