@@ -26,7 +26,7 @@ from bqvi.calls import EvaluationError
 from bqvi.families import DiagonalGaussian, Dirichlet, Gaussian, Product
 from bqvi.gradients import IWAE, Batch, DReG, Pathwise, Score
 from bqvi.gradients.designs import AntitheticOrthogonal, Sobol
-from bqvi.models import GaussianMixture, LogisticRegression, LogJoint, MultinomialMixture
+from bqvi.models import GaussianMixture, LogisticRegression, LogJoint
 
 UNBIASED = {
     "score": Score(200),
@@ -318,19 +318,6 @@ def test_the_baseline_removes_the_noise_due_to_a_constant():
     assert with_it < 0.01 * without
     plain = repeated(Score(20), LogJoint(quartic, 1), IWAE_Q, Batch(None, 0)).var(0).sum()
     assert with_it == pytest.approx(plain, rel=1e-6)
-
-
-def test_a_multinomial_mixture_and_single_precision_are_served_too():
-    rng = np.random.default_rng(5)
-    counts = torch.tensor(rng.poisson(2.0, (10, 4)), dtype=torch.float32)
-    model = MultinomialMixture(3, 4)
-    q = model.initial(counts, "random", rng)
-    for target in (model, Marginal(model)):
-        single = Pathwise(50)(target, q, Batch(counts, 10), np.random.default_rng(0))
-        double = Pathwise(50)(target, q, Batch(counts.double(), 10), np.random.default_rng(0))
-        for a, b in zip(single.values, double.values, strict=True):
-            assert a.dtype == np.float64
-            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max())
 
 
 def test_what_was_spent_is_counted(mixture):

@@ -26,8 +26,3 @@ def test_each_antithetic_point_is_normal():
         assert stats.kstest((x[:, i] ** 2).sum(axis=1), stats.chi2(3).cdf).pvalue > 1e-4
     np.testing.assert_allclose(x[:, 0] + x[:, 1], 0, atol=1e-12)
     np.testing.assert_allclose((x[:, 0] * x[:, 2]).sum(axis=1), 0, atol=1e-10)  # orthogonal
-
-
-def test_odd_functions_are_integrated_exactly_by_pairs():
-    x = normal_frames(10, 2, np.random.default_rng(0))
-    np.testing.assert_allclose((x**3).sum(axis=0), 0, atol=1e-9)

@@ -80,21 +80,6 @@ def test_the_evidence_of_a_gaussian_whatever_q_is(with_gradients, shift):
     assert abs(found.value - truth) < 3.0 * found.sd
 
 
-@pytest.mark.parametrize("with_gradients", [True, False])
-def test_the_evidence_is_exact_where_q_is_the_posterior(with_gradients):
-    """Weights are those of q over the proposal, whose mean over the Sobol draws is 1 to four digits."""
-    q = Gaussian(MEAN, COVARIANCE)
-    precision, log_z = torch.tensor(np.linalg.inv(COVARIANCE)), -30.0
-
-    def log_joint(theta):
-        apart = theta - torch.tensor(MEAN)
-        constant = log_z - 0.5 * np.linalg.slogdet(2.0 * np.pi * COVARIANCE)[1]
-        return constant - 0.5 * (apart @ precision * apart).sum(1)
-
-    found = remembered_evidence(q, memory_of(log_joint, around(q, 20, 0), with_gradients))
-    assert found.value == pytest.approx(log_z, abs=1e-3)
-
-
 def test_weights_are_expectations_of_the_shrunk_process():
     """Of exp(c + t (r - c)) for r ~ N(m, v), by Gauss-Hermite nodes; c is the weighted median."""
     rng = np.random.default_rng(3)

@@ -81,20 +81,6 @@ FIRST, SECOND, THIRD = (
 )
 
 
-def test_modes_agree_with_the_density_far_from_each_other():
-    modes = modes_of(FIRST, SECOND)
-    points = np.array([FIRST[1], SECOND[1]]) + 0.1
-    exact = (
-        np.log(0.4)
-        - 3 * np.log([0.1, 0.07])
-        - 1.5 * np.log(2 * np.pi)
-        - 0.5 * 3 * 0.01 / np.square([0.1, 0.07])
-    )
-    # the other mode is 90 nats below, and changes the density by nothing within rounding
-    np.testing.assert_allclose(modes.outline.log_density(points), exact, rtol=1e-12)
-    assert modes.contain(np.array([FIRST[1], [0.0, 0.0, 0.0]])).tolist() == [True, False]
-
-
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_narrow_gaussian_is_explained_without_a_climb(gradient, seed):
@@ -112,15 +98,6 @@ def test_a_narrow_gaussian_is_explained_without_a_climb(gradient, seed):
     assert abs(np.mean((logs < run.values[:, None]).all(0)) * len(places) / 2000 - share) < 0.06  # 5 sds
 
 
-@pytest.mark.parametrize("gradient", [False, True])
-@pytest.mark.parametrize("seed", range(5))
-def test_a_box_that_the_known_mode_fills_is_not_explored_further(gradient, seed):
-    wide = (1.0, [0.1, -0.1], 0.6)
-    run = Run([wide], gradient=gradient)
-    assert explored(run, modes_of(wide), sequence(2, seed)).complete
-    assert len(run.points) <= 5
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_a_mode_wider_than_noticed_exceeds_a_value_and_a_narrower_one_none(seed):
     rng = np.random.default_rng(seed)
@@ -131,20 +108,6 @@ def test_a_mode_wider_than_noticed_exceeds_a_value_and_a_narrower_one_none(seed)
         sds = 0.2 * factor * widths
         squares = ((places[:, None] - x) ** 2).sum(2) / sds[:, None] ** 2
         assert ((-0.5 * squares > -depths).any(1) == shown).all()
-
-
-def test_a_place_is_noticed_in_units_of_the_widest_mode():
-    x, places, wide, narrow = (
-        np.array([[0.9, 0.9]]),
-        np.array([[-0.9, 0.9]]),
-        np.eye(2) / 0.3,
-        np.eye(2) / 0.01,
-    )
-    both, alone, other = (
-        Evaluated(x, np.ones(1), np.ones(1), np.stack(each)).noticed(places)
-        for each in ([wide, narrow], [wide], [narrow])
-    )
-    assert both == alone < other
 
 
 def test_a_floor_excludes_no_more_than_the_known_modes_do_and_a_heavy_tail_less():
@@ -228,14 +191,6 @@ def test_the_budget_is_not_exceeded(budget):
     assert len(run.points) <= budget
 
 
-def test_what_was_evaluated_is_not_evaluated_again():
-    run = Run([FIRST, SECOND])
-    explored(run, modes_of(FIRST), sequence(3))
-    known = Run([FIRST, SECOND], start=run.points)
-    explored(known, modes_of(FIRST), sequence(3))
-    assert len(np.unique(known.points, axis=0)) == len(known.points) > len(run.points)
-
-
 def test_heavy_tails_cost_a_limited_number_of_climbs():
     class Student(Run):
         @property
@@ -305,15 +260,6 @@ def ring_modes(count=16, radius=2.0, sd=0.1, arc=2.0 * np.pi):
     return Modes.of(Flat(), q, Frame(np.zeros(2), np.eye(2)), 0.0)
 
 
-def test_a_second_ring_is_not_explained_by_the_width_of_the_first():
-    modes = ring_modes()
-    assert len(modes) == 1
-    # the Gaussian of the ring's moments is 12 nats deep at (7, 0); the ring's own density is 300 nats deep
-    beside = np.array([[5.3, 0.0], [7.0, 2.3]])
-    assert (modes.unexplained(beside, np.array([-4.5, -4.5]), 0.1, 3.0) > 0.0).all()
-    assert np.isneginf(modes.unexplained(np.array([[2.0, 0.0], [0.0, -2.0]]), np.zeros(2), 0.1, 3.0)).all()
-
-
 def test_an_arc_without_components_and_the_middle_lie_outside_of_a_ring():
     """The Gaussian of the moments contains both."""
     modes = ring_modes(arc=1.5 * np.pi, count=24)
@@ -324,14 +270,6 @@ def test_an_arc_without_components_and_the_middle_lie_outside_of_a_ring():
     assert (modes.squares(missing) < 10.0).all()  # those of 2 degrees of freedom reach it with odds of .7 %
     assert not modes.contain(missing).any()
     assert (modes.unexplained(missing, np.full(4, -1.0), 0.1, 3.0) > 0.0).all()
-
-
-def test_gradients_are_compared_with_the_nearest_component_of_a_ring():
-    modes = ring_modes()
-    outside = np.array([[4.0, 0.0], [0.0, -4.0]])
-    towards = -outside / np.linalg.norm(outside, axis=1)[:, None]
-    np.testing.assert_allclose(modes.alignment(outside, towards), 1.0, atol=0.02)
-    np.testing.assert_allclose(modes.alignment(outside, -towards), -1.0, atol=0.02)
 
 
 def test_a_run_does_not_converge_on_one_of_two_rings():

@@ -7,20 +7,8 @@ import pytest
 from scipy.stats import norm
 
 import bqvi
-from bqvi.calls import Evaluations
-from bqvi.importance import resampled
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.frame_selection import (
-    _after,
-    _evidence,
-    _most_likely,
-    _with_map,
-    next_frame,
-    selected,
-)
-from bqvi.variational_bmc.next_points import design
 from bqvi.variational_bmc.scaling import Scaling, led_by, unlike
-from bqvi.variational_bmc.state import InferenceStep, Settings, begun
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems import hard_posteriors
 from experiments.problems.known_posteriors import gskl
@@ -54,16 +42,6 @@ def test_the_map_its_jacobian_and_gradients(map_):
     np.testing.assert_allclose(map_.pulled(map_.out(y), np.cos(map_.out(y))), slopes, atol=1e-8)
 
 
-def test_a_funnel_is_standard_normal_behind_the_map_of_its_leading_coordinate():
-    """The covariance of v and log y^2, whose variance is pi^2 / 2, has an sd of sd_v pi / sqrt(2 m)."""
-    x = hard_posteriors.funnel(4).sample(4000, 1)
-    v, sd = x[:, 0], x[:, 0].std()
-    y = led_by(x, 0, 0.5 * sd).into(x)
-    logs = np.log(np.square(y[:, 1:] - np.median(y[:, 1:], axis=0)))
-    apart = (v - v.mean()) @ (logs - logs.mean(0)) / len(v)
-    assert np.abs(apart).max() < 4.0 * sd * np.pi / np.sqrt(2.0 * len(v))
-
-
 def test_centres_are_the_weighted_regression_on_the_leading_coordinate():
     """By the Gauss-Markov theorem their covariance is the inverse of the weighted design's Gram matrix."""
     rng = np.random.default_rng(0)
@@ -89,32 +67,6 @@ def test_a_mixture_behind_the_map_has_the_moments_of_its_draws():
     q = DiagonalMixture(np.array([0.3, 0.7]), np.array([[-1.0] * 4, [0.5] * 4]), np.full((2, 4), 0.6))
     x, measure = frame.out(Frame(np.zeros(4), np.eye(4)).measure(q).sample(100_000, 0)), frame.measure(q)
     assert gskl(measure.mean, measure.covariance, x.mean(0), np.cov(x.T)) < 0.01
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_where_the_sd_of_errors_is_unknown_a_map_is_found_that_is_as_likely_as_that_by_this_sd(seed):
-    """y = a (1 - exp(-k t)) + s e: given s, the sds of a and k are about proportional to it."""
-    rng, t, s = np.random.default_rng(seed), np.linspace(0.3, 2.5, 9), 0.04
-    y = 1.0 - np.exp(-t) + s * rng.standard_normal(9)
-
-    def density(x):  # of log a, log k, log s, from the truth
-        a, k, sd = np.exp(x).T[:, :, None]
-        errors = (y - a * (1.0 - np.exp(-k * t))) / (s * sd)
-        return -0.5 * np.square(errors).sum(1) - 9.0 * x[:, 2] - 0.5 * np.square(x).sum(1)
-
-    z, sds = rng.standard_normal((20000, 3)), np.array([0.2, 0.4, 0.6])
-    log_weights = density(z * sds) + 0.5 * np.square(z).sum(1)
-    x = (z * sds)[resampled(np.exp(log_weights - log_weights.max()), 512, seed)]
-    points = np.concatenate([design(3, 45, seed), np.unique(x, axis=0)[:45]])
-    made = Evaluations(points, density(points), None, None, np.zeros(90, bool), ("",) * 90)
-    state, step = begun(points[:0], made), InferenceStep(Settings(), seed)
-    state = replace(state, mean=x.mean(0), covariance=np.cov(x.T))
-    fitted = selected(state, next_frame(state), None, step)
-    state = replace(state, frame=fitted.frame, psi=fitted.psi, threshold=fitted.threshold)
-    found, known = _most_likely(state, x, step), _after(led_by(x, 2, x[:, 2].std()), x)
-    assert found is not None
-    assert found[0].leading == 2
-    assert _evidence(_with_map(state, *found), step) > _evidence(_with_map(state, *known), step)
 
 
 def test_a_funnel_is_straightened(tmp_path):

@@ -48,25 +48,6 @@ def surrogate(gradients, n=20, noise_fitted=False):
     return Surrogate.of(data, data.prior.lower)
 
 
-@pytest.mark.parametrize("with_slopes", [False, True])
-def test_pullbacks_are_finite_differences(with_slopes):
-    psi = np.array([0.2, -0.1, 0.4, -0.3, 0.5, -0.6, *([-1.5] if with_slopes else [])])
-    data = noise_shaped(POINTS, log_joint(POINTS), slopes(POINTS) if with_slopes else None, None, 30.0)
-    data = replace(data, rough=with_slopes)
-    matrix, pullback = data.gram(data.kernel(psi))
-    weights = RNG.standard_normal(matrix.shape)
-    weights = weights + weights.T
-
-    def total(at):
-        return np.vdot(weights, data.gram(data.kernel(at))[0])
-
-    numeric = [(total(psi + e) - total(psi - e)) / 2e-5 for e in 1e-5 * np.eye(len(psi))]
-    pulled = pullback(weights)
-    first, trend, second = pulled[:5], pulled[5:7], pulled[8:]
-    found = [*(first + second), trend.sum(), second[-1]] if with_slopes else [*first, trend.sum()]
-    np.testing.assert_allclose(found, numeric, rtol=1e-6, atol=1e-6)
-
-
 @pytest.mark.parametrize("rows", [60, 1000])
 def test_the_covariance_of_observations_is_that_of_functionals(rows):
     """Some or all points have a gradient; against the covariance of any functionals."""
