@@ -166,10 +166,7 @@ def learn(state: State, step: InferenceStep) -> tuple[State, Estimate]:
         without = _without_contradicted(before, state, estimate.surrogate)
         if without is not None:
             return learn(without, step)
-    if not due:
-        return state, estimate
-    other = with_scales(state, estimate, step)
-    return (replace(state, scaled_at=len(state)), estimate) if other is None else other
+    return with_scales(state, estimate, step) if due else (state, estimate)
 
 
 def _without_contradicted(state: State, reached: State, surrogate: Surrogate) -> State | None:
@@ -190,8 +187,8 @@ def _without_contradicted(state: State, reached: State, surrogate: Surrogate) ->
     return replace(blank, evaluations=made)
 
 
-def with_scales(state: State, estimate: Estimate, step: InferenceStep) -> tuple[State, Estimate] | None:
-    """The result with another map of scales that depend on a coordinate, or without; None if none is better.
+def with_scales(state: State, estimate: Estimate, step: InferenceStep) -> tuple[State, Estimate]:
+    """The result with another map of scales that depend on a coordinate, or without; or that given.
 
     Parameters
     ----------
@@ -199,10 +196,10 @@ def with_scales(state: State, estimate: Estimate, step: InferenceStep) -> tuple[
         seed.
     """
     trial = with_other_map(state, estimate, step)
-    if trial is None:
-        return None
-    found = _learned(trial, step)
-    return None if wasteful(found[1]) else found
+    found = None if trial is None else _learned(trial, step)
+    if found is None or wasteful(found[1]):
+        return replace(state, scaled_at=len(state)), estimate
+    return found
 
 
 def _learned(state: State, step: InferenceStep) -> tuple[State, Estimate]:

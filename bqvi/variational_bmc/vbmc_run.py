@@ -372,10 +372,8 @@ class VBMCRun:
         recent = len(reached) < SCALINGS.before_convergence * reached.scaled_at
         if recent or not needs_test(reached.rows, self.tolerance):
             return reached, estimate
-        other = with_scales(reached, estimate, InferenceStep(self.settings_at(reached), self.seed_at(before)))
-        if other is None:
-            return replace(reached, scaled_at=len(reached)), estimate
-        fitted, found = other
+        step = InferenceStep(self.settings_at(reached), self.seed_at(before))
+        fitted, found = with_scales(reached, estimate, step)
         return replace(fitted, rows=(*before.rows, record(before, fitted, found))), found
 
     def budget_of(self, state: State) -> Budget:
