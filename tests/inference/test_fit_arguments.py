@@ -414,7 +414,7 @@ BAD_DATA = [
     (scipy.sparse.csr_array(X), TypeError, r"data is sparse, .* give data.toarray\(\)"),
 ]
 BAD_COUNTS = [
-    (np.array([[1.0, -2.0]]), ValueError, "data has a count of -2; counts must be nonnegative"),
+    (np.array([[1.0, -2.0]]), ValueError, "count of -2 in row 0, column 1; counts must be nonnegative"),
     (scipy.sparse.csr_array([[0.0, -2.0]]), ValueError, "data has a count of -2"),
     (np.array([[1.0, 1.0], [np.nan, 0.0]]), ValueError, "data is nan in row 1, column 0"),
     (scipy.sparse.csr_array([[0.0, 1.0], [0.0, np.inf]]), ValueError, "data has NaN or infinity in row 1"),
