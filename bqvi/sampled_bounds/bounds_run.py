@@ -261,7 +261,7 @@ class BoundsRun:
                 "there are no bounds before the particles have arrived at temperature 1, and the run is in "
                 f"its phase '{state.phase}': resume it"
             )
-        found = bounds_of(self.choices, state, self.caller, self.checkpoint(state), reason)
+        found = bounds_of(self.choices, state, self.caller, self.proposals, self.checkpoint(state), reason)
         warn_user_of_each(found.warnings)
         return found
 

@@ -480,14 +480,12 @@ class Pass:
     log_weights : their log weights (G, L) since the latest resampling.
     log_estimates : the logarithms (G,) of the product of mean weights up to that resampling.
     effective_sample_sizes : the effective sample sizes (G, t) at the temperatures passed, before resampling.
-    drift : the nats (G,) by which moves raised the log estimates; zero on average in equilibrium.
     """
 
     particles: Particles
     log_weights: np.ndarray
     log_estimates: np.ndarray
     effective_sample_sizes: np.ndarray
-    drift: np.ndarray
 
     @property
     def passed(self) -> int:

@@ -175,7 +175,7 @@ def piloted(
     temperature, ess = next_temperature(ratios, before, 0.0 if rng is None else SETTINGS.pilot_ess)
     if rng is not None:
         weights = normalised((temperature - before) * ratios)
-        units = replace(units, factors=_factors(particles.points, weights))
+        units = replace(units, factors=covariance_factors(particles.points, weights))
         particles = particles.taken(np.stack([parents_of(row, rng) for row in weights]))
         for moves in range(SETTINGS.pilot_moves):
             movable = np.isfinite(particles.log_joint)
@@ -216,7 +216,7 @@ def _finite_somewhere(log_ratios: np.ndarray) -> np.ndarray:
     return log_ratios
 
 
-def _factors(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def covariance_factors(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Cholesky factors (M, D, D) of covariances of weighted points (M, n, D), shrunk towards the diagonal.
 
     The weight of the diagonal is D / (D + effective number of points).
@@ -335,7 +335,7 @@ def begun(
     if chains is not None:
         particles = particles.written(systems.with_retained, 0, _at(chains, 0))
     zeros = np.zeros(len(points))
-    return Pass(particles, np.zeros(points.shape[:2]), zeros, np.zeros((len(points), 0)), zeros)
+    return Pass(particles, np.zeros(points.shape[:2]), zeros, np.zeros((len(points), 0)))
 
 
 def stepped(
@@ -363,7 +363,7 @@ def stepped(
     sizes = effective_size(normalised(log_weights))
     ess = np.concatenate([current.effective_sample_sizes, sizes[:, None]], axis=1)
     if t == len(plan):
-        return Pass(current.particles, log_weights, current.log_estimates, ess, current.drift), None
+        return Pass(current.particles, log_weights, current.log_estimates, ess), None
     particles, log_estimates = current.particles, current.log_estimates
     kept = systems.kept(plan.particles)
     poor = (sizes < threshold * plan.particles) & (sizes > 0.0)
@@ -373,12 +373,10 @@ def stepped(
         log_weights = np.where(poor[:, None], 0.0, log_weights)
     movable = np.isfinite(particles.log_joint) & ~kept
     moved, rates = transition(particles, *plan.at(t), target, rng, movable)
-    rises = np.subtract(moved.log_ratio, particles.log_ratio, out=np.zeros(movable.shape), where=movable)
-    rises = (plan.temperatures[t + 1] - plan.temperatures[t]) * (normalised(log_weights) * rises).sum(axis=1)
     if chains is not None:
         moved = moved.written(systems.with_retained, 0, _at(chains, t))
     rate = float(rates[movable].mean()) if movable.any() else 0.0
-    return Pass(moved, log_weights, log_estimates, ess, current.drift + rises), rate
+    return Pass(moved, log_weights, log_estimates, ess), rate
 
 
 def estimates(finished: Pass) -> np.ndarray:

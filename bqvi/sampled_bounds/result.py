@@ -16,8 +16,8 @@ from bqvi.calls import Caller
 from bqvi.importance import PARETO, normalised, pareto_shape
 from bqvi.runs import Checkpoint
 from bqvi.runs.door_result import CheckedResult
-from bqvi.sampled_bounds.particles import BoundsState
-from bqvi.sampled_bounds.passes import estimates
+from bqvi.sampled_bounds.particles import BoundsState, Proposals
+from bqvi.sampled_bounds.passes import covariance_factors, estimates
 from bqvi.sampled_bounds.settings import SETTINGS
 from gp.arrays import Array
 from gp.checks import Seed, generator, require_integer
@@ -159,6 +159,7 @@ def bounds_of(
     choices: Choices,
     state: BoundsState,
     caller: Caller,
+    proposals: Proposals,
     checkpoint: Checkpoint,
     stopped: str,
 ) -> EvidenceBounds:
@@ -167,7 +168,7 @@ def bounds_of(
     Parameters
     ----------
     choices : those of the run. state : its last state. caller : with the coordinates of draws.
-    checkpoint : of the last state. stopped : why the run ended.
+    proposals : of the problems. checkpoint : of the last state. stopped : why the run ended.
     """
     systems, forwards, plan = choices.systems, state.forwards, state.plan
     assert forwards is not None
@@ -181,8 +182,10 @@ def bounds_of(
     rows = np.arange(systems.problems * systems.each).reshape(systems.problems, -1)[:, : systems.free]
     draws, log_weights = _draws(forwards, rows, free, caller)
     shares = normalised(forwards.log_weights[rows.reshape(-1)]).reshape(len(rows), -1)
-    drift = forwards.drift[rows]
-    converged, verdict = _verdict(choices, free, _interval(free, conditional, _CONFIDENCE), shares, drift)
+    points = forwards.particles.points[rows.reshape(-1)].reshape(*shares.shape, -1)
+    shape = covariance_factors(points, normalised(log_weights.reshape(shares.shape)))
+    wider = float(np.linalg.norm(np.linalg.solve(proposals.factors, shape), 2, axis=(1, 2)).max()) ** 2
+    converged, verdict = _verdict(choices, free, _interval(free, conditional, _CONFIDENCE), shares, wider)
     shaped: Callable[[Any], Any] = _first if systems.problems == 1 else lambda values: values
     return EvidenceBounds(
         lower=shaped(lower),
@@ -260,12 +263,13 @@ def _draws(
 
 
 def _verdict(
-    choices: Choices, logs: np.ndarray, interval: np.ndarray, shares: np.ndarray, drift: np.ndarray
+    choices: Choices, logs: np.ndarray, interval: np.ndarray, shares: np.ndarray, wider: float
 ) -> tuple[bool, str]:
     """Whether the bounds have converged, and why, a sentence.
 
-    ``shares`` (M, R L) are the weights since the latest resampling, of sum 1 in each estimate, and ``drift``
-    (M, R) the nats by which moves raised these.
+    ``shares`` (M, R L) are the weights since the latest resampling, of sum 1 in each estimate. ``wider`` is
+    the largest variance of the posterior along a direction, over that of the proposal: from 2 on weights of
+    Gaussians have no variance.
     """
     with np.errstate(invalid="ignore"):
         spread = float(np.nan_to_num(logs.std(axis=1, ddof=1), nan=np.inf).max())
@@ -279,11 +283,10 @@ def _verdict(
             f"A log estimate has a standard deviation of {spread:.2g} nats: few particles carry it, and both "
             "bounds may lie low. Raise budget or particles, or give a proposal nearer to the posterior."
         )
-    rise, _, margin = _mean_and_margin(drift, 0.998)  # one false alarm in 1000 problems
-    if (rise > np.maximum(margin, 0.05)).any():  # nats that matter beside other errors
+    if wider > 2.0:
         return False, (
-            f"The particles lag behind their temperatures (moves raised a log estimate by {rise.max():.2g} "
-            "nats): bounds may lie low. Raise budget, or give a proposal as wide as the posterior, or wider."
+            f"The posterior has {wider:.2g} times the variance of the proposal along a direction: few "
+            "particles reach its tails, and bounds lie low. Give one that is at least as wide."
         )
     shape = max(pareto_shape(row) for row in shares)
     if shape > PARETO.unusable:
