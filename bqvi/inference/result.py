@@ -231,11 +231,11 @@ class Fit(DoorResult):
 
     @property
     def log_evidence(self) -> float:
-        """The log evidence, nats, from the evaluations that the run kept: NaN where it keeps none.
+        """The log evidence of the mode that q covers, nats: NaN where the run keeps no evaluations.
 
-        Unlike the ELBO it does not contain the gap KL(q || p). It is available for ``method="bq"`` with a
-        Gaussian q and takes no evaluation; the first call takes some seconds where D is 10 or more. See
-        `bqvi.gradients.remembered`.
+        Unlike the ELBO it does not contain the gap KL(q || p). No other mode is searched for or contained.
+        It is available for ``method="bq"`` with a Gaussian q and takes no evaluation; the first call takes
+        some seconds where D is 10 or more. See `bqvi.gradients.remembered`.
         """
         if self._evidence is None:
             return math.nan
@@ -245,10 +245,10 @@ class Fit(DoorResult):
     def log_evidence_sd(self) -> float:
         """Standard deviation of `log_evidence`; infinite where there is none.
 
-        It contains the mass that q lacks where the log joint was evaluated, heavy tails as the evaluations
-        that test convergence show them, and no mode far from all evaluations: for such a mode use
-        `bqvi.vbmc`, which looks for others before it has converged. Of 40 runs from values on two modes 5
-        standard deviations apart a quarter were wrong by more than three of these deviations.
+        It contains the mass that q lacks where the log joint was evaluated, and heavy tails as evaluations
+        that test convergence show them. Of factor models whose loadings are determined up to their sign the
+        evidence of q's mode was right within .004 nats, at sds of .01, and the whole ln 2 larger; `bqvi.vbmc`
+        looks for other modes before it has converged.
         """
         return math.inf if self._evidence is None else self._evidence.sd
 

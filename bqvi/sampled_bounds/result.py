@@ -21,6 +21,7 @@ from bqvi.sampled_bounds.passes import covariance_factors, estimates
 from bqvi.sampled_bounds.settings import SETTINGS
 from gp.arrays import Array
 from gp.checks import Seed, generator, require_integer
+from gp.matrices import lower_solve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -180,11 +181,13 @@ def bounds_of(
     )
     pooled, pooled_sd = _pooled(free)
     rows = np.arange(systems.problems * systems.each).reshape(systems.problems, -1)[:, : systems.free]
-    draws, log_weights = _draws(forwards, rows, free, caller)
-    shares = normalised(forwards.log_weights[rows.reshape(-1)]).reshape(len(rows), -1)
+    each = normalised(forwards.log_weights[rows.reshape(-1)])
+    shares = each.reshape(len(rows), -1)
+    weights = (each.reshape(*rows.shape, -1) * normalised(free)[..., None]).reshape(shares.shape)
     points = forwards.particles.points[rows.reshape(-1)].reshape(*shares.shape, -1)
-    shape = covariance_factors(points, normalised(log_weights.reshape(shares.shape)))
-    wider = float(np.linalg.norm(np.linalg.solve(proposals.factors, shape), 2, axis=(1, 2)).max()) ** 2
+    draws = caller.to_user(points.reshape(-1, points.shape[-1])).reshape(*shares.shape, -1)
+    shape = covariance_factors(points, weights)
+    wider = float(np.linalg.norm(lower_solve(proposals.factors, shape), 2, axis=(1, 2)).max()) ** 2
     converged, verdict = _verdict(choices, free, _interval(free, conditional, _CONFIDENCE), shares, wider)
     shaped: Callable[[Any], Any] = _first if systems.problems == 1 else lambda values: values
     return EvidenceBounds(
@@ -207,7 +210,7 @@ def bounds_of(
         checks=(verdict, *_about_failures(state)),
         warnings=state.failures.warnings(state.n_evaluations, caller.place),
         draws=shaped(draws),
-        log_weights=shaped(log_weights),
+        log_weights=shaped(np.log(weights, out=np.full(weights.shape, -np.inf), where=weights > 0.0)),
         checkpoint=checkpoint,
     )
 
@@ -248,18 +251,6 @@ def _pooled(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     count = logs.shape[1]
     shares = normalised(logs) * count
     return logsumexp(logs) - np.log(count), shares.std(axis=1, ddof=1) / np.sqrt(count)
-
-
-def _draws(
-    forwards: Any, rows: np.ndarray, logs: np.ndarray, caller: Caller
-) -> tuple[np.ndarray, np.ndarray]:
-    """Particles (M, R L, P) at temperature 1 of the systems ``rows`` (M, R), and their log weights."""
-    points = forwards.particles.points[rows.reshape(-1)]
-    weights = normalised(forwards.log_weights[rows.reshape(-1)]).reshape(*rows.shape, -1)
-    weights = weights * normalised(logs)[..., None]
-    theta = caller.to_user(points.reshape(-1, points.shape[-1]))
-    with np.errstate(divide="ignore"):
-        return theta.reshape(len(rows), -1, theta.shape[-1]), np.log(weights.reshape(len(rows), -1))
 
 
 def _verdict(
