@@ -70,7 +70,7 @@ from bqvi.variational_bmc.surrogate import Surrogate, log_posterior, posterior_m
 from bqvi.variational_bmc.variational import DiagonalMixture, grown
 from gp import laplace
 from gp.low_discrepancy import normal_sobol
-from gp.matrices import cholesky, solve_lower
+from gp.matrices import cholesky, solve_lower, symmetric_eigen
 
 ANYWHERE = Feasibility(None, None, None, 1.0)
 
@@ -190,9 +190,9 @@ def weighed(
 ) -> Correction:
     """Weight ``count`` draws of q's or another proposal by the surrogate; ``surrogate_sd`` is NaN.
 
-    The Monte Carlo error is that of independent draws. If the moments at the first draws are ``known``, it is
-    by the spread of the evidence among eight parts, which are consecutive in the low-discrepancy sequence and
-    of low discrepancy themselves, and nothing is ``whitened``.
+    The Monte Carlo error is that of independent draws. If the moments at the first draws are ``known``, the
+    proposal's Gaussians, whose integrals are known, are control variates (Owen and Zhou 2000), the error is
+    by the spread of the rest among eight consecutive parts of the sequence, and nothing is ``whitened``.
     """
     g = proposal_of(q) if proposal is None else proposal
     u, share = feasible.between_bounds(lambda n: g.draws(n, seed), count)
@@ -214,8 +214,14 @@ def weighed(
     log_q = q.log_density(u)
     error = float(np.sqrt(max(1.0 / effective - 1.0 / len(u), 0.0)))
     if known is not None:
-        masses = [len(u) * part.mean() for part in np.array_split(weights, 8)]
-        error = float(np.std(masses, ddof=1) / np.sqrt(8))
+        rest = len(u) * weights
+        if share == 1.0:  # between bounds the Gaussians have other integrals
+            parts, mixed = np.exp(g.density.log_parts(u) - log_g), g.weights / g.weights.sum()
+            values, vectors = symmetric_eigen(parts @ parts.T)
+            shares = vectors @ (vectors.T @ (parts @ rest) / np.maximum(values, 1e-10 * values.max()))
+            rest = rest + shares @ (mixed[:, None] - parts)
+        error = float(np.std([part.mean() for part in np.array_split(rest, 8)], ddof=1) / np.sqrt(8))
+        total += float(np.log(rest.mean()))
     return Correction(
         u=u,
         whitened=whitened,
@@ -466,7 +472,7 @@ def with_more(
     surrogate : the surrogate, in the frame. q : its mixture. n : the number of evaluations. seed : of the
         draws. feasible : the probability that the log joint can be evaluated at points.
     """
-    most = most_components(n)
+    most = max(2, int(n ** (2 / 3)))
     if q.count >= COMPONENTS.longer * most:
         return q
     found = weighed(surrogate, q, 512, seed + 1, feasible)
@@ -495,8 +501,3 @@ def _missed(surrogate: Surrogate, q: DiagonalMixture, found: Correction) -> np.n
     u = data.points[best]
     log_density = surrogate.mean(u) - found.log_evidence
     return u[log_density - proposal_of(q).density.log_density(u) > COMPONENTS.unseen]
-
-
-def most_components(n: int) -> int:
-    """The largest number of components of q with n evaluations."""
-    return max(2, int(n ** (2 / 3)))

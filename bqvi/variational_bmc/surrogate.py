@@ -286,7 +286,6 @@ def _noises(data: Data, psi: np.ndarray) -> np.ndarray:
     dimension = data.points.shape[1]
     noise = data.noise + data.rounding * (np.exp(psi[dimension + 1]) + FITTING.top_variance)
     if data.noise_fitted:
-        noise = noise.copy()
         noise[: len(data.values)] += np.exp(psi[-1])
     return noise
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bqvi.variational_bmc.correction import ANYWHERE, most_components, polished, with_more
+from bqvi.variational_bmc.correction import ANYWHERE, polished, with_more
 from bqvi.variational_bmc.settings import COMPONENTS
 from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -40,7 +40,7 @@ def test_a_posterior_that_q_approximates_in_many_dimensions_has_its_evidence():
 def test_a_full_mixture_is_given_components_where_it_lacks_a_ring_until_it_covers_it(surrogate):
     """It has as many components as its number of evaluations otherwise allows, all on an arc."""
     n = len(surrogate.data.values)
-    angle = np.linspace(-0.5, 0.5, most_components(n))
+    angle = np.linspace(-0.5, 0.5, int(n ** (2 / 3)))
     known = on_circles(np.full(len(angle), RADIUS), angle)
     q = DiagonalMixture(np.full(len(angle), 1.0 / len(angle)), known, np.full((len(angle), 2), SD))
     more = with_more(surrogate, q, n, 0, ANYWHERE)
@@ -52,4 +52,4 @@ def test_a_full_mixture_is_given_components_where_it_lacks_a_ring_until_it_cover
         more, before = with_more(surrogate, more, n, step, ANYWHERE), more
         if more is before:
             break
-    assert more.count <= COMPONENTS.longer * most_components(n) + COMPONENTS.added
+    assert more.count <= COMPONENTS.longer * int(n ** (2 / 3)) + COMPONENTS.added
