@@ -1,5 +1,6 @@
 """Bands against NumPy by hand and against a definition read off record by record."""
 
+import ast
 import io
 import re
 
@@ -173,8 +174,14 @@ def test_style_and_figures_leave_the_globals_alone():
 def test_no_text_of_an_experiment_has_the_field_of_an_f_string_that_lost_its_prefix():
     field = re.compile(r"\{[A-Za-z_][\w.]*[(}:\[]")
     texts = {(name, text) for name, module in modules().items() if module.package.startswith("experiments")
-             for text in module.literals if field.search(text)}  # fmt: skip
+             for text in module.literals - _names_of_cases(module) if field.search(text)}  # fmt: skip
     assert texts == {("experiments.harness.cli", "{task.description}")}  # the progress bar's own format
+
+
+def _names_of_cases(module):
+    """The texts that `experiment.grid` formats, which raises a KeyError for a field without a value."""
+    calls = (node for node in module.nodes if isinstance(node, ast.Call))
+    return {call.args[0].value for call in calls if getattr(call.func, "id", "") == "grid"}
 
 
 def test_the_caption_counts_the_seeds():
