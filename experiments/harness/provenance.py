@@ -1,7 +1,7 @@
 """The record of a run that is needed to repeat it: its inputs, the code, the machine, and the time.
 
 The version is the one in pyproject.toml or in the installed metadata; git is not needed. As the version
-changes seldom during development, a digest of the code is recorded too: of the syntax trees without
+changes seldom during development, a digest of the code is recorded too: of the bytecode without
 docstrings of the three libraries and of those modules of `experiments`, or of the package of an experiment
 from elsewhere, that define `run`. Comments, layout and docstrings do not change it.
 """
