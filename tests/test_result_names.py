@@ -168,7 +168,7 @@ def test_an_elbo_and_a_log_evidence_have_an_sd(results, door):
 
 def test_the_elbo_of_a_fit_has_the_error_of_its_last_record():
     model = LogJoint(log_joint, 2)
-    sampled = bqvi.fit(model, method="pathwise", steps=40)
+    sampled = bqvi.fit(model, method="pathwise", steps=80)
     assert (sampled.elbo, sampled.elbo_sd) == (sampled.trace["elbo"][-1], sampled.trace["elbo_sd"][-1])
     assert 0.0 < sampled.elbo_sd < 1.0
     exact = bqvi.fit(bqvi.models.GaussianMixture(2, "full"), np.linspace(-1.0, 1.0, 20)[:, None], steps=3)

@@ -370,7 +370,7 @@ class Monitor:
     ``samples`` is None, it takes no further evaluation: of an estimator that keeps evaluations it is the
     integral of a Gaussian process on them, with its standard deviation (`bqvi.gradients.remembered`); of
     another the mean of the estimates by the latest tenth of the steps from their own draws, with its
-    standard error. It is NaN where there is neither.
+    standard deviation, which is infinite for fewer than four. It is NaN where there is neither.
 
     With ``samples`` it is the mean of this number of fresh draws of ln p(X, theta) - ln q(theta), with its
     standard error. All records of a run use the same noise, so that differences have smaller errors than
@@ -439,10 +439,10 @@ class Monitor:
         return found if memory is None else found._replace(elbo_sd=math.inf)
 
     def _of_steps(self, values: np.ndarray) -> Value:
-        """The mean of estimates (t,) by the latest steps."""
+        """The mean of estimates (t,) by the latest steps, with the sd of Student's t of its error."""
         if not len(values):
             return Value(math.nan, math.inf, 0)
-        error = math.inf if len(values) < 2 else float(values.std(ddof=1) / np.sqrt(len(values)))
+        error = math.inf if len(values) < 4 else float(values.std() / np.sqrt(len(values) - 3))
         return Value(float(values.mean()) + self.base, error, 0)
 
     def remembered(self, q: Any, memory: Memory) -> Value:
