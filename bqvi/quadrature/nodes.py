@@ -37,14 +37,14 @@ def pool(
     if isinstance(measure, Empirical):
         return _remaining(measure, taken, seed)
     chart, cube_points = member.chart, shifted_sobol(measure.dimension, DESIGN.pool, seed)
-    if isinstance(member.family, PeakFamily):
-        near = drawn(member.family, normal_sobol(measure.dimension, DESIGN.pool, seed))
-        return np.concatenate([measure.from_unit_cube(cube_points), chart.backward(near)])
     if isinstance(chart, Cube):
         return chart.backward(chart.measure.from_unit_cube(cube_points))
     u = measure.from_unit_cube(cube_points)
     if not isinstance(measure, Uniform):
         u[DESIGN.pool // 2 :] *= DESIGN.stretch if log else np.linspace(1.0, 2.5, DESIGN.pool // 2)[:, None]
+    if isinstance(member.family, PeakFamily):
+        near = drawn(member.family, normal_sobol(measure.dimension, DESIGN.pool, seed))
+        return np.concatenate([u, chart.backward(near)])
     return u
 
 

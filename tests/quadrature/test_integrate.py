@@ -292,10 +292,10 @@ def test_gradients_save_evaluations():
 
 
 def test_a_wave_with_hundreds_of_nodes_is_right_in_the_tails_too():
-    """Nodes up to 4.6 sds, beyond which the measure has 4e-6 of its mass, left an error of about that."""
+    """The error is about the mass of the measure beyond the nodes, which is 2e-9 from 6 sds on."""
     found = bqvi.integrate(lambda x: np.cos(7 * x[:, 0] + 0.4), Gaussian(np.zeros(1), np.eye(1)), 510, seed=3)
-    assert abs(found.mean - np.cos(0.4) * np.exp(-24.5)) < 1e-7
-    assert np.abs(found.nodes).max() > 5.5
+    assert abs(found.mean - np.cos(0.4) * np.exp(-24.5)) < 1e-9
+    assert np.abs(found.nodes).max() > 6
 
 
 def integral_from_noisy_values(noise_sd, seed):
