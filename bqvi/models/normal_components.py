@@ -24,6 +24,7 @@ from gp.checks import (
     require_above,
     require_covariance,
     require_finite,
+    require_numbers,
     require_positive,
     require_shape,
     require_summable,
@@ -76,7 +77,7 @@ class GaussianComponents:
         if self.settled is not None:
             return self
         mean, variances = column_moments(data, weights)
-        mean = mean if self.mean is None else np.asarray(self.mean, float)
+        mean = mean if self.mean is None else require_numbers("prior_mean", self.mean)
         require_shape("prior_mean", mean, variances.shape)
         require_finite("prior_mean", mean)
         shape, d = self.covariance, len(mean)
@@ -84,14 +85,13 @@ class GaussianComponents:
         strength = EMPIRICAL.strength if self.strength is None else self.strength
         require_above("prior_strength", strength, 0.0)
         require_above("prior_dof", dof, shape.dof(d) - 3.0)
-        default = shape.scale(EMPIRICAL.spread * variances)
-        scale = self._checked_scale(default)
+        scale = self._checked_scale(shape.scale(EMPIRICAL.spread * variances))
         return replace(self, settled=GaussianPrior(mean, strength, scale, dof, short_mantissa(mean)))
 
     def _checked_scale(self, default: np.ndarray) -> np.ndarray:
         if self.scale is None:
             return default
-        scale = np.asarray(self.scale, float)
+        scale = require_numbers("prior_scale", self.scale)
         require_shape("prior_scale", scale, default.shape)
         if scale.ndim == 2:
             require_covariance("prior_scale", scale)

@@ -38,13 +38,7 @@ ARRAY = np.zeros((3, 2))
         ({"workers": 2}, ValueError, "workers is 2, which needs an executor with submit"),
         ({"workers": 2, "executor": Mapping()}, ValueError, "workers is 2, which needs an executor with"),
         ({"call_seconds": 1.0, "executor": Mapping()}, ValueError, "call_seconds is 1.0, which needs an"),
-        (
-            {"call_seconds": 0.0, "executor": Submitting()},
-            ValueError,
-            "call_seconds is 0.0; it must be above",
-        ),
         ({"callback": 3}, TypeError, "callback is 3; it must be a function of a state"),
-        ({"progress": ARRAY}, TypeError, "progress is array"),
         ({"checkpoint": 3}, TypeError, "checkpoint is 3; it must be the path of a file"),
         ({"checkpoint": "."}, ValueError, "checkpoint is ., a folder"),
         ({"checkpoint": "no/such/folder/run.npz"}, ValueError, "in a folder that does not exist"),

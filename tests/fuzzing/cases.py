@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,10 @@ from scipy import stats
 import bqvi
 import bqvi.sklearn
 import gp
-from bqvi.arguments import table
+from bqvi.arguments import Above, Argument, AtLeast, table
 from bqvi.models import GaussianMixture, LogisticRegression, LogJoint
 from bqvi.runs import Ended
+from gp.checks import require_boolean
 from gp.measures import Empirical, Gaussian, Uniform
 from gp.measures import GaussianMixture as Mixture
 
@@ -76,31 +78,20 @@ class Forgetful:
 
 
 THREADS = ThreadPoolExecutor(1)
-_SMALL = [None, True, False, 0, 1, 2, 3, -1, 2.5, -0.5, 1e-3, math.nan, math.inf, -math.inf]
-_SMALL += [
-    "",
-    "abc",
-    "bq",
-    "raise",
-    "autodiff",
-    "unknown",
-    b"x",
-    Odd(),
-    int,
-    len,
-    range(3),
-    Path("x"),
-    {1, 2},
-]
-_SMALL += [[], [1.0], [1, 2], [2, 1], [[1, 2], [3]], ["a", "b"], ["a", "a"], (), (1, 2, 3), {}, {"a": 1}, 1j]
-_SMALL += [np.float64(0.5), np.int64(2), np.float32(1.5), np.bool_(True), np.datetime64("2020-01-01")]
-_SMALL += [np.random.RandomState(0), np.random.default_rng(0)]
+_SMALL = [
+    None, True, False, 0, 1, 2, 3, -1, 2.5, -0.5, 1e-3, math.nan, math.inf, -math.inf, 1j, "", "abc", "bq",
+    "raise", "autodiff", "unknown", b"x", Odd(), int, len, range(3), Path("x"), {1, 2}, [], [1.0], [1, 2],
+    [2, 1], [[1, 2], [3]], ["a", "b"], ["a", "a"], (), (1, 2, 3), {}, {"a": 1}, np.float64(0.5), np.int64(2),
+    np.float32(1.5), np.bool_(True), np.datetime64("2020-01-01"), np.random.RandomState(0),
+    np.random.default_rng(0),
+]  # fmt: skip
+_SHAPES = ((), (0,), (1,), (2,), (3,), (1, 2), (2, 1), (2, 2), (4, 2), (2, 2, 2))
 _ARRAYS = [
-    np.zeros(shape) for shape in ((), (0,), (1,), (2,), (3,), (1, 2), (2, 1), (2, 2), (4, 2), (2, 2, 2))
-]
-_ARRAYS += [np.ones(2), np.array([np.nan, 0.0]), np.array([np.inf, 1.0]), np.array([True, False])]
-_ARRAYS += [np.array(["a", "b"]), np.array([None, 1], object), np.array([1j, 2.0]), np.arange(2), np.eye(2)]
-_ARRAYS += [np.ones(2, np.float32), torch.zeros(2), torch.ones(2, requires_grad=True), torch.eye(2)]
+    *map(np.zeros, _SHAPES), np.ones(2), np.array([np.nan, 0.0]), np.array([np.inf, 1.0]),
+    np.array([True, False]), np.array(["a", "b"]), np.array([None, 1], object), np.array([1j, 2.0]),
+    np.arange(2), np.eye(2), np.ones(2, np.float32), torch.zeros(2), torch.ones(2, requires_grad=True),
+    torch.eye(2),
+]  # fmt: skip
 HUGE = [1e308, 10**30, -(10**30), 1e-320]
 JUNK = st.sampled_from(_SMALL + _ARRAYS)
 
@@ -111,81 +102,107 @@ def some(*values: Any, junk: bool = True, huge: bool = False) -> st.SearchStrate
     return told | JUNK | st.sampled_from(HUGE) if huge else told | JUNK if junk else told
 
 
-SEED = some(0, 1, np.random.default_rng(3), 7, huge=True)
-RUN = {
-    "progress": some(True, False),
-    "callback": some(print, lambda state: None, lambda state: 1 / 0, lambda: None, lambda a, b: None),
-    "checkpoint": some("run.npz", Path("other.npz"), "/nowhere/run.npz", ".", "run.txt"),
-    "verify": some(0, 1, 3),
-    "executor": some(THREADS, MapOnly(), Forgetful(), ThreadPoolExecutor),
-    "n_jobs": st.sampled_from([1, 0, -1, 1.5, "2", None, [1], math.nan, True]),
-    "workers": some(1, 2),
-    "max_seconds": some(0.1, 10.0, huge=True),
-    "call_seconds": some(0.1, 10.0, huge=True),
-    "errors": some("raise", "infeasible", "numerical"),
-}
-"""What is drawn for the fields of `bqvi.Run`."""
-COMMON = {
-    **RUN,
-    "run": some(bqvi.Run()),
-    "seed": SEED,
-    "resume": some("run.npz", "nothing.npz", "text.txt"),
-}
-COUNT = some(1, 2, 3, 5, 8, 9, 12, 2.0, np.int64(6), "3", [3])
-BUDGET = st.sampled_from(
-    [4, 8, 9, 12, 12, 12, np.int64(10), 0, -1, 1, 2, 3, 5.0, 8.5, math.nan, "8", [8], True, Odd()]
-)
-VECTOR = some(
+_NEAR = Gaussian(np.zeros(2), np.eye(2))
+_MEASURES = (
+    _NEAR, Gaussian(np.zeros(1), np.eye(1)), Uniform(np.zeros(2), np.ones(2)), Uniform(-1.0, 1.0),
+    Mixture(np.array([0.5, 0.5]), np.array([[0.0], [2.0]]), np.ones((2, 1, 1))),
+    Empirical(np.linspace(-1, 1, 9)[:, None]),
+    Gaussian(torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)), "lebesgue",
+)  # fmt: skip
+_X = np.random.default_rng(0).normal(size=(12, 2))
+_Y = np.sin(_X[:, 0])
+_DATA = some(
+    _X, _X[:1], _X[:0], _X.astype(np.float32), _X * np.nan, _X * 1e200, _X.tolist(), torch.tensor(_X),
+    _X[:, 0],
+)  # fmt: skip
+_BUDGETS = [4, 8, 9, 12, 12, 12, np.int64(10), 0, -1, 1, 2, 3, 5.0, 8.5, math.nan, "8", [8], True, Odd()]
+_VECTOR = some(
     -1.0, 1.0, [-2.0, -2.0], [2.0, 2.0], [-1.0, 3.0], [0.0, math.inf], [-math.inf, 0.0],
     {"a": 0.0, "b": 1.0}, {"b": -1.0, "a": None}, {"a": 2.0}, {"a": "b", "b": 1}, huge=True,
 )  # fmt: skip
-PRIOR = some(
+_PRIOR = some(
     {"a": stats.norm(), "b": stats.gamma(2.0)}, [stats.norm(), stats.uniform(-3.0, 6.0)], stats.norm,
     stats.multivariate_normal([0.0, 0.0]), stats.poisson(3.0), stats.dirichlet([1.0, 2.0]),
     {"a": stats.norm()}, torch.distributions.Normal(torch.zeros(2), torch.ones(2)),
     lambda t: -0.5 * (t**2).sum(-1), lambda t: None,
 )  # fmt: skip
+_COUNT = some(1, 2, 3, 5, 8, 9, 12, 2.0, np.int64(6), "3", [3])
+_SEED = some(0, 1, np.random.default_rng(3), 7, huge=True)
+BY_NAME = {
+    **dict.fromkeys(("lower", "upper", "plausible_lower", "plausible_upper"), _VECTOR),
+    **dict.fromkeys(("measure", "proposal"), some(*_MEASURES)),
+    **dict.fromkeys(("data", "x", "X"), _DATA),
+    **dict.fromkeys(("seed", "random_state"), _SEED),
+    "acquisition": some("imiqr", "viqr"),
+    "budget": st.sampled_from(_BUDGETS),
+    "callback": some(print, lambda state: None, lambda state: 1 / 0, lambda: None, lambda a, b: None),
+    "cheap": some(lambda t: -0.4 * (t**2).sum(-1), (lambda t: -0.4 * (t**2).sum(-1), 20), (1, 2)),
+    "checkpoint": some("run.npz", Path("other.npz"), "/nowhere/run.npz", ".", "run.txt"),
+    "evaluations": some((_X[:3], _Y[:3]), (_X[:3], _Y[:2]), (_X[:3, :1], _Y[:3]), (_X[:3], _Y[:3], _X[:3])),
+    "executor": some(THREADS, MapOnly(), Forgetful(), ThreadPoolExecutor),
+    "geometry": some(bqvi.Natural(), bqvi.Euclidean(), bqvi.TrustRegion(), bqvi.Riemannian()),
+    "gradient": some(lambda x: -x, "autodiff", lambda x: None, lambda x: x[..., :1]),
+    "gradient_noise_sd": some(0.1, [0.1, 0.2], huge=True),
+    "kernel": some(gp.kernels.SquaredExponential(), gp.kernels.Matern52(), gp.kernels.SquaredExponential),
+    "log_density": some(_NEAR.log_density, lambda x: None, lambda x: -np.inf * np.ones(len(x))),
+    "log_likelihood": some(lambda t: -0.5 * (t**2).sum(-1), lambda a, b: -a * a - b * b),
+    "mean": some(gp.means.Constant(1.0)),
+    "metrics": some({"m": lambda q: 1.0}, {"m": lambda q: None}),
+    "minibatch": some(1, 5, "balanced", 10**6),
+    "n_jobs": st.sampled_from([1, 0, -1, 1.5, "2", None, [1], math.nan, True]),
+    "noise": some("learn", 0.1, np.full(12, 0.1), huge=True),
+    "noise_sd": some(0.1, "unknown", lambda x: 0.1 * np.ones(x.shape[:-1]), lambda x: None, huge=True),
+    "periodic": some([0], [True, False], [5]),
+    "posterior": some(_X, lambda n, rng: _X[:n]),
+    "prior": _PRIOR,
+    "every": some(1, 2, [1, 2]),
+    "resume": some("run.npz", "nothing.npz", "text.txt"),
+    "run": some(bqvi.Run()),
+    "schedule": some(bqvi.Adam(0.1), bqvi.Constant(0.1), bqvi.Constant(1e9)),
+    "start": some([0.0, 0.0], [9.0, 9.0], [[0.0, 0.0], [0.1, 0.1]], huge=True),
+    "start_from": some("random", "k-means++"),
+    "y": some(_Y, _Y[:3], _Y * np.nan, _Y * 0, np.column_stack([_Y, _Y]), torch.tensor(_Y), _Y * 1e300),
+}
+"""What is drawn for arguments of which the table says too little, whatever the door."""
+
+
+def drawn_of(*functions: Any, **others: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
+    """What is drawn for each argument: ``others`` first, then by its name, then by its row in the table."""
+    rows = {name: row for function in functions for name, row in table(function).items()}
+    by_row = {name: BY_NAME[name] if name in BY_NAME else _by_row(row) for name, row in rows.items()}
+    return {name: one for name, one in by_row.items() if name not in _GIVEN_OTHERWISE} | others
+
+
+_GIVEN_OTHERWISE = ("f", "log_joint", "model", "design", "record")
+"""The user's function, and records whose fields are drawn."""
+
+
+def _by_row(row: Argument) -> st.SearchStrategy[Any]:
+    for check in row.checks:
+        if isinstance(check, AtLeast):
+            return _COUNT
+        if isinstance(check, Above):
+            return some(0.1, 1e-9, 10.0, huge=True)
+        if check is require_boolean:
+            return some(True, False)
+        if isinstance(check, partial):
+            return some(*check.keywords["allowed"])
+    return JUNK
+
 
 # --------------------------------------------------------------------------------- the user's function
 
-_RAISED = (NameError, MemoryError, ValueError, ZeroDivisionError, np.linalg.LinAlgError, OSError, KeyError)
-_RAISED += (
-    KeyboardInterrupt,
-    SystemExit,
-    RecursionError,
-    StopIteration,
-    TimeoutError,
-    Warning,
-    AssertionError,
-)
-_RAISED += (FloatingPointError, RuntimeError, NotImplementedError, GeneratorExit, UnicodeError)
+_RAISED = (
+    NameError, MemoryError, ValueError, ZeroDivisionError, np.linalg.LinAlgError, OSError, KeyError,
+    KeyboardInterrupt, SystemExit, RecursionError, StopIteration, TimeoutError, Warning, AssertionError,
+    FloatingPointError, RuntimeError, NotImplementedError, GeneratorExit, UnicodeError,
+)  # fmt: skip
 _RETURNED = (
-    None,
-    "text",
-    1j,
-    math.nan,
-    math.inf,
-    -math.inf,
-    1e308,
-    -1e308,
-    True,
-    (),
-    [],
-    {},
-    Odd(),
-    10**400,
-    b"1",
-)
-_RETURNED += (
-    np.zeros(3),
-    np.zeros((2, 2)),
-    np.zeros((0,)),
-    np.float32(-1.0),
-    np.array("a"),
-    torch.zeros(1),
-    (0.0, 1.0),
-)
-_RETURNED += ((0.0, -1.0), (0.0, "a"), (0.0, {"a": 1}), (0.0, 1.0, {"a": Odd()}), [1.0, 2.0], np.ma.masked, 5)
+    None, "text", 1j, math.nan, math.inf, -math.inf, 1e308, -1e308, True, (), [], {}, Odd(), 10**400, b"1",
+    np.zeros(3), np.zeros((2, 2)), np.zeros((0,)), np.float32(-1.0), np.array("a"), torch.zeros(1),
+    (0.0, 1.0), (0.0, -1.0), (0.0, "a"), (0.0, {"a": 1}), (0.0, 1.0, {"a": Odd()}), [1.0, 2.0], np.ma.masked,
+    5,
+)  # fmt: skip
 _DONE = ("print", "sleep", "fork", "change", "overwrite", "warn", "seed", "float32", "column", "list")
 
 
@@ -302,222 +319,93 @@ class Case:
     behaviour: Behaviour
 
 
-def _fit_log_joint(function, dimension, log_gradient, model_vectorised, **given):
+def _fit_log_joint(function, **given):
     posed = {name: given.pop(name) for name in tuple(given) if name in table(LogJoint)}
-    model = LogJoint(function, dimension, gradient=log_gradient, vectorised=model_vectorised, **posed)
-    return bqvi.fit(model, **given)
+    return bqvi.fit(LogJoint(function, **posed), **given)
 
 
 def _with_records(call):
     """The call, with the fields of its `bqvi.Design` and its `bqvi.Record` as arguments of their own."""
 
     def called(*args, **given):
-        design = {name: given.pop(name) for name in tuple(given) if name in table(bqvi.Design)}
-        record = {name: given.pop(name) for name in ("metrics", "elbo_samples") if name in given}
-        if record:
-            given["record"] = bqvi.Record(given.pop("record", None), **record)
-        return call(*args, **given, **({"design": bqvi.Design(**design)} if design else {}))
+        for name, record in (("design", bqvi.Design), ("record", bqvi.Record)):
+            if fields := {field: given.pop(field) for field in table(record) if field in given}:
+                given[name] = record(**fields)
+        return call(*args, **given)
 
     return called
 
 
-_NEAR = Gaussian(np.zeros(2), np.eye(2))
-_MEASURES = (
-    _NEAR,
-    Gaussian(np.zeros(1), np.eye(1)),
-    Uniform(np.zeros(2), np.ones(2)),
-    Uniform(-1.0, 1.0),
-    Mixture(np.array([0.5, 0.5]), np.array([[0.0], [2.0]]), np.ones((2, 1, 1))),
-    Empirical(np.linspace(-1, 1, 9)[:, None]),
-    Gaussian(torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)),
-    "lebesgue",
-)
-_X = np.random.default_rng(0).normal(size=(12, 2))
-_DATA = some(
-    _X,
-    _X[:1],
-    _X[:0],
-    _X.astype(np.float32),
-    _X * np.nan,
-    _X * 1e200,
-    _X.tolist(),
-    torch.tensor(_X),
-    _X[:, 0],
-)
-_Y = np.sin(_X[:, 0])
+_METHODS = some("bq", "pathwise", "score", "iwae", "dreg", "cavi", "gd", "ngd", "sgd", "sngd", "memoised")
 _DOORS = {
     "integrate": Door(
         _with_records(bqvi.integrate),
         {"measure": _NEAR, "budget": 9, "vectorised": True},
-        {
-            "measure": some(*_MEASURES),
-            "budget": BUDGET,
-            "method": some("bq", "wsabi-l", "wsabi-m", "qmc", "monte-carlo"),
-            "lower": VECTOR,
-            "upper": VECTOR,
-            "log": some(True, False),
-            "vectorised": some(True, False),
-            "gradient": some(lambda x: -x, "autodiff", lambda x: None, lambda x: x[:1]),
-            "noise_sd": some(0.1, "unknown", lambda x: 0.1 * np.ones(len(x)), huge=True),
-            "log_density": some(_NEAR.log_density, lambda x: None, lambda x: -np.inf * np.ones(len(x))),
-            "initial": COUNT,
-            "batch": COUNT,
-            "acquisition": some(),
-            "tolerance": some(0.1, 1e-9, huge=True),
-            "replicates": COUNT,
-            **COMMON,
-        },
+        drawn_of(bqvi.integrate.steps, bqvi.Design, bqvi.Run),
         log=False,
         vectorised=True,
         function="f",
     ),
     "fit": Door(
         _with_records(_fit_log_joint),
-        {
-            "dimension": 2,
-            "log_gradient": None,
-            "model_vectorised": False,
-            "method": "bq",
-            "budget": 9,
-            "steps": 4,
-        },
-        {
-            "dimension": some(1, 2, 3),
-            "log_gradient": some("autodiff", lambda x: -x, lambda x: None, lambda x: x[..., :1]),
-            "model_vectorised": some(True, False),
-            "data": _DATA,
-            "method": some("bq", "pathwise", "score", "iwae", "dreg", "cavi", "gd", "ngd", "sngd"),
-            "minibatch": some(1, 5, "balanced"),
-            "schedule": some(bqvi.Adam(0.1), bqvi.Constant(0.1)),
-            "geometry": some(bqvi.Natural(), bqvi.Euclidean(), bqvi.TrustRegion(), bqvi.Riemannian()),
-            "samples": COUNT,
-            "family": some("full", "mean-field", "point"),
-            "start_from": some("random", "k-means++"),
-            "starts": some(1, 2),
-            "steps": COUNT,
-            "tolerance": some(0.1, 1e-9, huge=True),
-            "budget": BUDGET,
-            "record": some(1, 2, [1, 2]),
-            "metrics": some({"m": lambda q: 1.0}, {"m": lambda q: None}),
-            "elbo_samples": COUNT,
-            "lower": VECTOR,
-            "upper": VECTOR,
-            "plausible_lower": VECTOR,
-            "plausible_upper": VECTOR,
-            "periodic": some([0], [True, False], [5]),
-            "noise_sd": some(0.1, lambda x: 0.1, "unknown", huge=True),
-            "gradient_noise_sd": some(0.1, [0.1, 0.2], huge=True),
-            "evaluations": some(
-                (_X[:3], _Y[:3]), (_X[:3], _Y[:2]), (_X[:3, :1], _Y[:3]), (_X[:3], _Y[:3], _X[:3])
-            ),
-            **COMMON,
-        },
+        {"dimension": 2, "gradient": None, "vectorised": False, "method": "bq", "budget": 9, "steps": 4},
+        drawn_of(
+            bqvi.fit.steps,
+            LogJoint,
+            bqvi.Record,
+            bqvi.Run,
+            dimension=some(1, 2, 3),
+            method=_METHODS,
+            samples=_COUNT,
+            vectorised=some(True, False),
+        ),
         function="function",
     ),
     "fit with data": Door(
         _with_records(bqvi.fit),
         {"model": GaussianMixture(2, "full"), "data": _X, "method": "cavi", "steps": 3},
-        {
-            "model": some(GaussianMixture(2, np.eye(2)), LogisticRegression(2), GaussianMixture),
-            "data": _DATA | some((_X, (_Y > 0).astype(float)), (_X, _Y), (_X, _Y[:3]), {"x": _X}),
-            "method": some("cavi", "gd", "ngd", "sgd", "sngd", "memoised", "pathwise", "score", "iwae", "bq"),
-            "minibatch": some(1, 5, "balanced", 10**6),
-            "schedule": some(bqvi.Adam(0.1), bqvi.Constant(0.1), bqvi.Constant(1e9)),
-            "geometry": some(bqvi.Natural(), bqvi.Euclidean(), bqvi.TrustRegion()),
-            "samples": some(1, 2, 5),
-            "family": some("full", "mean-field", "point"),
-            "start_from": some("random", "k-means++"),
-            "starts": some(1, 2),
-            "steps": some(1, 2, 3, 0, -1),
-            "tolerance": some(0.1, 1e-9, huge=True),
-            "budget": some(0, 1, 12, 40, 100),
-            "record": some(1, 2, [1, 2]),
-            "elbo_samples": some(2, 5),
-            **COMMON,
-        },
+        drawn_of(
+            bqvi.fit.steps,
+            bqvi.Record,
+            bqvi.Run,
+            model=some(GaussianMixture(2, np.eye(2)), LogisticRegression(2), GaussianMixture),
+            data=_DATA | some((_X, (_Y > 0).astype(float)), (_X, _Y), (_X, _Y[:3]), {"x": _X}),
+            method=_METHODS,
+            samples=some(1, 2, 5),
+            steps=some(1, 2, 3, 0, -1),
+            budget=some(0, 1, 12, 40, 100),
+        ),
     ),
     "vbmc": Door(
         _with_records(bqvi.vbmc),
         {"plausible_lower": [-1.0, -1.0], "plausible_upper": [1.0, 1.0], "budget": 8},
-        {
-            "lower": VECTOR,
-            "upper": VECTOR,
-            "plausible_lower": VECTOR,
-            "plausible_upper": VECTOR,
-            "start": some([0.0, 0.0], [9.0, 9.0], [[0.0, 0.0], [0.1, 0.1]], huge=True),
-            "gradient": some(lambda x: -x, "autodiff", lambda x: None, lambda x: x[:1]),
-            "noise_sd": some(0.1, "unknown", lambda x: 0.1, lambda x: None, huge=True),
-            "budget": BUDGET,
-            "periodic": some([0], [True, False], [5]),
-            "log_likelihood": some(lambda t: -0.5 * (t**2).sum(-1), lambda a, b: -a * a - b * b),
-            "prior": PRIOR,
-            "cheap": some(lambda t: -0.4 * (t**2).sum(-1), (lambda t: -0.4 * (t**2).sum(-1), 20), (1, 2)),
-            "batch": COUNT,
-            "evaluations": some(
-                (_X[:3], _Y[:3]), (_X[:3], _Y[:2]), (_X[:3, :1], _Y[:3]), (_X[:3], _Y[:3], _X[:3])
-            ),
-            "initial": COUNT,
-            "acquisition": some("imiqr", "viqr"),
-            "tolerance": some(0.1, None, huge=True),
-            **COMMON,
-        },
+        drawn_of(bqvi.vbmc.steps, bqvi.Design, bqvi.Run),
         function="log_joint",
     ),
     "evidence_bounds": Door(
         bqvi.evidence_bounds,
         {"proposal": _NEAR, "budget": 60, "replicates": 2, "vectorised": True},
-        {
-            "proposal": some(*_MEASURES),
-            "budget": some(60, 100, 0, -1, 10.5, "60"),
-            "method": some("smc", "ais", "importance"),
-            "posterior": some(_X, lambda n, rng: _X[:n]),
-            "gradient": some(lambda x: -x, "autodiff", lambda x: None, lambda x: x[:1]),
-            "particles": COUNT,
-            "replicates": some(2, 3),
-            "temperatures": COUNT,
-            "noise_sd": some(0.1, "unknown", lambda x: 0.1 * np.ones(len(x)), huge=True),
-            "vectorised": some(True, False),
-            "log_likelihood": some(lambda t: -0.5 * (t**2).sum(-1), lambda a, b: -a * a - b * b),
-            "prior": PRIOR,
-            **COMMON,
-        },
+        drawn_of(
+            bqvi.evidence_bounds.steps, bqvi.Run, budget=some(60, 100, 0, -1, 10.5), replicates=some(2, 3)
+        ),
         vectorised=True,
         function="log_joint",
     ),
     "gp.fit": Door(
         gp.fit,
         {"x": _X, "y": _Y, "n_starts": 1, "max_iterations": 5},
-        {
-            "x": _DATA,
-            "y": some(
-                _Y, _Y[:3], _Y * np.nan, _Y * 0, np.column_stack([_Y, _Y]), torch.tensor(_Y), _Y * 1e300
-            ),
-            "kernel": some(
-                gp.kernels.SquaredExponential(), gp.kernels.Matern52(), gp.kernels.SquaredExponential
-            ),
-            "mean": some(gp.means.Constant(1.0) if hasattr(gp.means, "Constant") else None),
-            "noise": some("learn", 0.1, np.full(12, 0.1), huge=True),
-            "method": some("map", "evidence"),
-            "priors": some(),
-            "copies": some("count", "merge"),
-            "n_starts": some(1, 2),
-            "max_iterations": some(1, 5),
-            "seed": SEED,
-        },
+        drawn_of(gp.fit, n_starts=some(1, 2), max_iterations=some(1, 5)),
     ),
     "estimators": Door(
         lambda kind, X, **given: getattr(bqvi.sklearn, kind)(**given).fit(X),
         {"kind": "BayesianGaussianMixture", "X": _X, "n_components": 2, "max_iter": 3},
-        {
-            "kind": st.sampled_from(["BayesianGaussianMixture", "GaussianMixture"]),
-            "X": _DATA,
-            "n_components": some(1, 2, 5, 50),
-            "max_iter": some(1, 3),
-            "tol": some(1e-3, huge=True),
-            "n_init": some(1, 2),
-            "covariance_type": some("full", "diag", "tied", "spherical"),
-            "random_state": some(0, None, huge=True),
-        },
+        drawn_of(
+            bqvi.sklearn.BayesianGaussianMixture,
+            X=_DATA,
+            n_components=some(1, 2, 5, 50),
+            max_iter=some(1, 3),
+            random_state=some(0, None, huge=True),
+        ),
     ),
 }
 DOORS = tuple(_DOORS)
@@ -561,7 +449,7 @@ def judged(case: Case, folder: Path) -> str | None:
     folder : the working folder while it runs, for its files.
     """
     here = _DOORS[case.door]
-    vectorised = case.given.get("vectorised", case.given.get("model_vectorised", here.vectorised))
+    vectorised = case.given.get("vectorised", here.vectorised)
     log = here.log or case.given.get("log") is True
     function = Function(case.behaviour, vectorised is True, log)
     given = dict(case.given) if here.function is None else {here.function: function, **case.given}
@@ -575,7 +463,7 @@ def judged(case: Case, folder: Path) -> str | None:
     ):
         warnings.simplefilter("always")
         try:
-            ways = {name: given.pop(name) for name in RUN if name in given}
+            ways = {name: given.pop(name) for name in table(bqvi.Run) if name in given}
             if ways:
                 given["run"] = bqvi.Run(**ways)
             result = here.call(**given)
@@ -603,8 +491,8 @@ def _of_error(error: BaseException, here: Door, case: Case, function: Function) 
         return f"does not end: {_places(error.__cause__ or error)}"
     if isinstance(error, Ended):
         if here.function and not function.good <= error.n_evaluations <= function.points:
-            others = {"evaluations", "gradient", "log_gradient", "log_density", "noise_sd"}  # fail beside f
-            if not others & set(case.given) - {"log_gradient"} and case.given.get("log_gradient") is None:
+            others = {"evaluations", "gradient", "log_density", "noise_sd"}  # fail beside f
+            if not others & {name for name, value in case.given.items() if value is not None}:
                 return (
                     f"{error.n_evaluations} evaluations kept of {function.good} that returned, "
                     f"{function.points} made: {_places(error.__cause__ or error)}"

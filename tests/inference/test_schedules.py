@@ -55,28 +55,15 @@ def test_adams_rate_decays():
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("make", "message"),
     [
-        (lambda: RobbinsMonro(0.5), ValueError, r"kappa is 0.5; it must be in \(0.5, 1\]"),
-        (lambda: RobbinsMonro(1.01), ValueError, r"kappa is 1.01; it must be in \(0.5, 1\]"),
-        (lambda: RobbinsMonro(math.nan), ValueError, "kappa is nan"),
-        (lambda: RobbinsMonro("0.7"), TypeError, "kappa is '0.7'; it must be a number"),
-        (lambda: RobbinsMonro(tau=0.5), ValueError, "tau is 0.5; it must be at least 1"),
-        (lambda: RobbinsMonro(tau=math.inf), ValueError, "tau is inf; it must be at least 1.* finite"),
-        (lambda: RobbinsMonro(scale=0.0), ValueError, "scale is 0.0; it must be above 0"),
-        (lambda: Constant(-1.0), ValueError, "scale is -1.0; it must be above 0"),
-        (lambda: Constant(math.inf), ValueError, "scale is inf; it must be above 0.0 and finite"),
-        (lambda: Exponential(decay=-0.1), ValueError, "decay is -0.1; it must be at least 0"),
-        (lambda: Exponential(1.0, math.inf), ValueError, "decay is inf"),
-        (lambda: Adam(0.0), ValueError, "rate is 0.0; it must be above 0"),
-        (lambda: Adam(first=1.0), ValueError, r"first is 1.0; it must be in \[0, 1\)"),
-        (lambda: Adam(second=-0.1), ValueError, r"second is -0.1; it must be at least 0"),
-        (lambda: Adam(epsilon=0.0), ValueError, "epsilon is 0.0; it must be above 0"),
-        (lambda: Adam(decay=math.nan), ValueError, "decay is nan"),
+        (lambda: RobbinsMonro(0.5), r"kappa is 0.5; it must be in \(0.5, 1\]"),
+        (lambda: RobbinsMonro(1.01), r"kappa is 1.01; it must be in \(0.5, 1\]"),
+        (lambda: Adam(first=1.0), r"first is 1.0; it must be in \[0, 1\)"),
     ],
 )
-def test_arguments_out_of_range_are_named(make, error, message):
-    with pytest.raises(error, match=message):
+def test_arguments_out_of_range_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
         make()
 
 

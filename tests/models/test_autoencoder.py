@@ -593,7 +593,6 @@ def two(**kwargs):
         (lambda: WeightNetwork(np.array([np.nan])), "summary"),
         (lambda: WeightNetwork(np.ones(3), 0), "hidden is 0"),
         (lambda: WeightPrior(network=nn.Linear(1, 1)), "network is Linear.*posterior"),
-        (lambda: WeightPrior(reparameterisation="flipout"), "reparameterisation is 'flipout'"),
         (lambda: trained(two(encoder=nn.Linear(9, 3)), images()), r"encoder gives shape \(2, 3\).*\(2, 4\)"),
         (lambda: trained(two(encoder=nn.Linear(8, 4)), images()), r"encoder fails for rows.*\(2, 9\)"),
         (lambda: trained(two(decoder=nn.Linear(2, 8)), images()), r"decoder gives shape \(2, 8\).*\(2, 9\)"),

@@ -181,7 +181,6 @@ MADE = {
     "tail is 'tied' with a covariance that all components share": lambda: Mixture(
         Sticks(6, tail="tied"), gaussian_components("tied")),
     "concentration is -1": lambda: Sticks(5, -1.0),
-    "tail is 'loose'": lambda: Sticks(5, tail="loose"),
     r"discount is 0\.5": lambda: Sticks(5, discount=0.5),
     r"discount is 1\.0": lambda: Sticks(5, 1.0, discount=1.0),
     "tail is 'tied'": lambda: DirichletProcessMixture("tied", tail="tied"),
@@ -228,6 +227,8 @@ FITTED = [
     (GaussianMixture(2, "full", prior_strength=0.0), X, "prior_strength is 0"),
     (GaussianMixture(2, "full", prior_dof=1.0), X, "prior_dof is 1"),
     (GaussianMixture(2, "full", prior_mean=np.zeros(2)), X, "prior_mean has shape"),
+    (GaussianMixture(2, "full", prior_mean="a"), X, "prior_mean is .*; it must be real numbers"),
+    (GaussianMixture(2, "full", prior_scale=[[1, 2], [3]]), X, "prior_scale is no array of numbers"),
     (GaussianMixture(2, "full", flat=True), X, "flat"),
     (GaussianMixture(2, "full"), np.empty((0, 2)), r"shape \(0, 2\)"),
     (states(gaussian_components("full", prior_scale=NOT_POSITIVE)), X, "prior_scale is not positive"),

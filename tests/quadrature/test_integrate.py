@@ -33,6 +33,7 @@ def integral_of_bump(measure, height=1.0):
 
 
 TRUTH = integral_of_bump(GAUSSIAN)
+SURROGATES = ("bq", "wsabi-l", "wsabi-m")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -41,6 +42,9 @@ def test_every_method_finds_a_closed_form(method):
     # 4.5 sd: once in 150,000 if it is right
     assert abs(found.mean - TRUTH) < 4.5 * found.sd
     assert found.sd < 0.1 * TRUTH
+    if method in SURROGATES:  # simple Monte Carlo errs by 8e-2, Sobol points by 1e-2
+        assert abs(found.mean - TRUTH) < 1e-3 * TRUTH
+        assert found.converged
     assert found.n_evaluations == 64 == len(found.nodes) == len(found.values)
     np.testing.assert_array_equal(found.values, bump(found.nodes))
     assert found.trace["n_evaluations"][-1] == 64
@@ -51,22 +55,27 @@ def test_every_method_finds_a_closed_form(method):
     assert str(64) in str(found)
 
 
-@pytest.mark.parametrize("method", ["bq", "wsabi-l", "wsabi-m"])
-def test_surrogates_are_far_better_than_sampling(method):
-    found = bqvi.integrate(bump, GAUSSIAN, 64, method)
-    assert abs(found.mean - TRUTH) < 1e-3 * TRUTH  # simple Monte Carlo: 8e-2, Sobol 1e-2
-    assert found.converged
+def half_space(x):
+    """The indicator of one off the axes, of probability .3."""
+    return 1.0 * (x @ np.array([0.48, 0.6, 0.64]) > -norm.ppf(0.3))
 
 
-@pytest.mark.parametrize(("method", "n"), [("monte-carlo", 40), ("qmc", 64)])
-def test_sampling_error_bars(method, n):
-    hits = 0
-    for seed in range(200):
-        found = bqvi.integrate(bump, GAUSSIAN, n, method, seed=seed)
-        hits += abs(found.mean - TRUTH) <= 2 * found.sd
-    # coverage is .95 in the limit; below .90 in 200 runs once in 1000 even then, for a share of .95
-    assert hits >= binom.ppf(1e-3, 200, 0.93)
-    assert method == "qmc" or hits <= binom.ppf(0.999, 200, 0.97)
+@pytest.mark.parametrize(
+    ("f", "measure", "truth", "method", "n", "runs", "share"),
+    [
+        (bump, GAUSSIAN, TRUTH, "monte-carlo", 40, 200, 0.93),
+        (bump, GAUSSIAN, TRUTH, "qmc", 64, 200, 0.93),
+        (half_space, Gaussian(np.zeros(3), np.eye(3)), 0.3, "qmc", 200, 100, 0.95),
+    ],
+    ids=["monte-carlo", "qmc", "qmc of a jump"],
+)
+def test_sampling_error_bars(f, measure, truth, method, n, runs, share):
+    """Coverage is .95 in the limit; at a jump the spread of blocks is large enough, where f is rough."""
+    found = [bqvi.integrate(f, measure, n, method, seed=seed) for seed in range(runs)]
+    hits = sum(abs(one.mean - truth) <= 2 * one.sd for one in found)
+    # fewer, or more of plain Monte Carlo, once in 1000 for such a share
+    assert hits >= binom.ppf(1e-3, runs, share)
+    assert method == "qmc" or hits <= binom.ppf(0.999, runs, 0.97)
 
 
 def test_quasi_monte_carlo_is_the_average_over_one_sequence():
@@ -75,19 +84,6 @@ def test_quasi_monte_carlo_is_the_average_over_one_sequence():
         found = bqvi.integrate(bump, GAUSSIAN, n, "qmc", seed=3)
         sequence = GAUSSIAN.from_unit_cube(scrambled_sobol(GAUSSIAN.dimension, n, 3))
         assert found.mean == pytest.approx(bump(sequence).mean(), rel=1e-14)
-
-
-def test_error_bars_of_a_jump_by_quasi_monte_carlo():
-    """A half space off the axes, of probability .3: the spread of blocks is large enough where f is rough."""
-    measure, direction = Gaussian(np.zeros(3), np.eye(3)), np.array([0.48, 0.6, 0.64])
-    hits = 0
-    for seed in range(100):
-        found = bqvi.integrate(
-            lambda x: 1.0 * (x @ direction > -norm.ppf(0.3)), measure, 200, "qmc", seed=seed
-        )
-        hits += abs(found.mean - 0.3) <= 2 * found.sd
-    # below .86 in 100 runs once in 1000 for a share of .95
-    assert hits >= binom.ppf(1e-3, 100, 0.95)
 
 
 def test_monte_carlo_is_the_formula():
@@ -114,7 +110,7 @@ def test_measures():
     truth = sum(
         w * integral_of_bump(part) for w, part in zip(mixture.weights, mixture.components, strict=True)
     )
-    for method in ("bq", "wsabi-l", "wsabi-m"):
+    for method in SURROGATES:
         found = bqvi.integrate(bump, mixture, 60, method)
         assert found.mean == pytest.approx(truth, rel=2e-3)
     box = Uniform(np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
@@ -123,7 +119,7 @@ def test_measures():
         weights / 2 @ np.exp(-0.5 * (lo + (hi - lo) * (nodes + 1) / 2 - 0.5) ** 2)
         for lo, hi in ((-1.0, 2.0), (0.0, 1.0))
     ]
-    for method in ("bq", "wsabi-l", "wsabi-m"):
+    for method in SURROGATES:
         found = bqvi.integrate(bump, box, 50, method)
         assert found.mean == pytest.approx(float(np.prod(one)), rel=1e-3)
         assert np.all((found.nodes >= box.lower) & (found.nodes <= box.upper))
@@ -475,12 +471,11 @@ def test_a_value_that_is_no_number(bad, vectorised):
             "which method 'qmc' cannot use",
         ),
         ({"resume": 3}, TypeError, "resume is 3"),
-        ({"noise_sd": 0.1, "method": "wsabi-l"}, ValueError, "it is of 'bq' only"),
         ({"gradient": "yes"}, ValueError, "gradient is 'yes'"),
         ({"gradient": bump, "log": True}, ValueError, "gradient"),
         ({"design": bqvi.Design(acquisition="eig")}, TypeError, "design.acquisition is 'eig'"),
         ({"resume": "no such file"}, FileNotFoundError, "no such file"),
-        ({"method": "qmc", "replicates": 2}, ValueError, "replicates is 2"),
+        ({"gradient": bump, "run": bqvi.Run(errors="infeasible")}, ValueError, "gradient"),
     ],
 )
 def test_bad_input_is_refused_before_any_work(change, error, message):
@@ -504,8 +499,6 @@ def test_wrong_shapes_and_negative_values():
     with pytest.raises(bqvi.RunError, match="non-negative") as caught:
         bqvi.integrate(lambda x: x[:, 0], GAUSSIAN, 20, "wsabi-m")
     assert caught.value.__cause__.point[0] < 0
-    with pytest.raises(ValueError, match="lower >= upper"):
-        Uniform(np.zeros(2), np.array([1.0, 0.0]))
 
 
 def test_a_measure_without_embedding():
@@ -569,14 +562,6 @@ def test_infeasible_points_count_as_zero(method):
     assert abs(found.mean - (np.e - 1) / 2) < 4 * found.sd < 1.5
     with pytest.raises(RunError, match="has to be finite"):
         bqvi.integrate(half_of_the_square, unit, 60, method)
-
-
-def test_errors_are_of_two_kinds():
-    unit = Uniform(0.0, 1.0)
-    with pytest.raises(ValueError, match="errors"):
-        bqvi.integrate(lambda x: x[:, 0], unit, 20, run=bqvi.Run(errors="ignore"))
-    with pytest.raises(ValueError, match="gradient"):
-        bqvi.integrate(lambda x: x[:, 0], unit, 20, run=bqvi.Run(errors="infeasible"), gradient=np.ones_like)
 
 
 def with_a_mistake(x):

@@ -1,4 +1,4 @@
-"""The signature of a door is the table of its arguments: what it states is checked, before any call.
+"""A signature is the table of its arguments: what it states is checked, by doors before any call.
 
 Wrong values are made from the table itself, and the message has to name the argument, what was given and what
 is allowed.
@@ -12,8 +12,12 @@ import numpy as np
 import pytest
 
 import bqvi
+import bqvi.sklearn
+import gp
 from acquisition.pointwise import Criterion
+from bqvi import gradients, models
 from bqvi.arguments import Above, Apart, AtLeast, Beside, checked, of, table
+from bqvi.gradients import designs
 from gp.checks import require_boolean, require_seed
 from gp.measures import Gaussian
 
@@ -46,19 +50,36 @@ GOOD = {
 def wrong(check: Any) -> list[Any]:
     """Values that a check of the table refuses."""
     if isinstance(check, AtLeast):
-        return [check.least - 1, "3", 2.5 if isinstance(check.least, int) else np.inf, None]
+        return [check.least - 1, "3", 2.5 if isinstance(check.least, int) else np.inf, np.nan, None]
     if isinstance(check, Above):
-        return [check.lower, np.inf, "3"] + ([] if check.upper is None else [check.upper])
+        return [check.lower, np.inf, "3", np.nan, None] + ([] if check.upper is None else [check.upper])
     if check in (require_boolean, require_seed):
-        return ["yes", -1]
-    return ["no such"] if isinstance(check, partial) else []
+        return ["yes", -1, np.array([True, False])]
+    return ["no such", np.array([True, False])] if isinstance(check, partial) else []
 
 
-MADE = {door.steps: usual for door, usual in USUAL.items()} | {bqvi.Run: {}, bqvi.Design: {}, bqvi.Record: {}}
-"""Doors and the records that they take, with what they need."""
+def fitted(estimator, **given):
+    estimator(**given).fit(np.random.default_rng(0).normal(size=(12, 2)))
+
+
+ALONE = (
+    bqvi.Run, bqvi.Design, bqvi.Record, bqvi.Adam, bqvi.Constant, bqvi.Exponential, bqvi.RobbinsMonro,
+    bqvi.TrustRegion, gradients.BayesianQuadrature, gradients.Memoised, designs.MomentVarianceReduction,
+    gradients.Pathwise, models.GaussianLikelihood, models.WeightPrior,
+)  # fmt: skip
+ESTIMATORS = (bqvi.sklearn.BayesianGaussianMixture, bqvi.sklearn.GaussianMixture)
+MADE = {
+    **{door.steps: partial(door.steps, **usual) for door, usual in USUAL.items()},
+    **{record: record for record in ALONE},
+    **{estimator: partial(fitted, estimator) for estimator in ESTIMATORS},
+    bqvi.Cosine: partial(bqvi.Cosine, **{"scale": 1.0, "steps": 9}),
+    models.Sticks: partial(models.Sticks, **{"n_components": 3}),
+    gp.fit: partial(gp.fit, np.linspace(0.0, 1.0, 8)[:, None], np.arange(8.0) % 3),
+}
+"""What has a table, and a call of it that lacks nothing: doors, the records that they take, estimators."""
 CASES = [
-    pytest.param(made, usual, name, value, id=f"{made.__name__} {name} {value}")
-    for made, usual in MADE.items()
+    pytest.param(call, name, value, id=f"{made.__name__} {name} {value}")
+    for made, call in MADE.items()
     for name, row in table(made).items()
     for check in row.checks
     for value in wrong(check)
@@ -66,10 +87,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("made", "usual", "name", "value"), CASES)
-def test_what_an_argument_cannot_be_is_refused_by_its_name(made, usual, name, value):
+@pytest.mark.parametrize(("call", "name", "value"), CASES)
+def test_what_an_argument_cannot_be_is_refused_by_its_name(call, name, value):
     with pytest.raises((ValueError, TypeError), match=rf"^{name} is .*; it must be") as told:
-        made(**usual | {name: value})
+        call(**{name: value})
     assert repr(value) in str(told.value) or str(value) in str(told.value)
 
 
