@@ -257,26 +257,19 @@ def require_numbers(name: str, given: object) -> np.ndarray:
     return array.astype(float)
 
 
-def require_shape(name: str, x: Array, shape: Sequence[int]) -> None:
+def require_shape(name: str, x: Array, shape: Sequence[int | str]) -> None:
     """Exactly ``shape``.
 
     Parameters
     ----------
-    name : the argument's name, for messages. x : the array. shape : what its shape must be.
+    name : the argument's name, for messages. x : the array. shape : what its shape must be; a string stands
+        for any size of at least 1.
     """
-    if tuple(x.shape) != tuple(shape):
-        raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be {tuple(shape)}")
-
-
-def require_columns(name: str, x: Array, columns: int) -> None:
-    """A table (N, ``columns``) with at least one row.
-
-    Parameters
-    ----------
-    name : the argument's name, for messages. x : the table. columns : the number of columns it must have.
-    """
-    if len(x.shape) != 2 or x.shape[1] != columns or x.shape[0] < 1:
-        raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be (N, {columns}) with N >= 1")
+    free = [size for size in shape if isinstance(size, str)]
+    pairs = zip(x.shape, shape, strict=False)
+    if len(x.shape) != len(shape) or any(size < 1 if own in free else size != own for size, own in pairs):
+        wanted = f"{tuple(shape)}{' with ' if free else ''}{', '.join(free)}{' >= 1' if free else ''}"
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be " + wanted.replace("'", ""))
 
 
 def require_positive(name: str, x: Array) -> None:

@@ -89,15 +89,6 @@ class JointIntegral:
         return xp.sqrt(xp.linalg.diagonal(self.covariance))
 
 
-def require_space(posterior: Posterior, measure: Measure) -> None:
-    """Raise ValueError unless the measure is one on the space of the observations' points."""
-    if measure.dimension != posterior.x.shape[1]:
-        raise ValueError(
-            f"measure has dimension {measure.dimension}, the observations have "
-            f"{posterior.x.shape[1]} columns: give a measure on the same space"
-        )
-
-
 def without_rounding(matrix: Array, prior: Array, posterior: Posterior) -> Array:
     """Return the covariance, symmetric and with variances that rounding made negative set to zero.
 

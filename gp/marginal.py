@@ -64,11 +64,6 @@ class MarginalPosterior(PosteriorMethods):
         return float(1 / np.sum(self.weights**2))
 
     @property
-    def x(self) -> Array:
-        """Points of the observations, (n, D) if all are values (else those of the first block)."""
-        return self.posteriors[0].x
-
-    @property
     def y(self) -> Array:
         """The observations, (n,)."""
         return self.posteriors[0].y

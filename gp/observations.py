@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from gp.arrays import Array, describe, is_torch, namespace, to_numpy
+from gp.arrays import Array, describe, is_torch, namespace, shown, to_numpy
 from gp.checks import as_points
 from gp.kernels.base import Differentiable, Kernel, differentiable, gradient_covariances
 from gp.kernels.composite import spread_columns
@@ -44,12 +44,13 @@ class Functional(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """f(x_i) at points x (n, D)."""
+    """f(x_i) at points x (n, D); ``names`` of its columns are those of a data frame."""
 
     x: Array
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "x", as_points("x", self.x))
+        _settle(self)
 
     def __len__(self) -> int:
         return int(self.x.shape[0])
@@ -70,13 +71,15 @@ class Gradients:
     x : (n, D)
     dimensions : the d dimensions, counted from 0; ``None`` for all. For different dimensions at different
         points give several blocks.
+    names : of the D columns; those of x where it is a data frame.
     """
 
     x: Array
     dimensions: tuple[int, ...] | None = None
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "x", as_points("x", self.x))
+        _settle(self)
         if self.dimensions is None:
             return
         dimensions = tuple(int(d) for d in self.dimensions)
@@ -112,6 +115,13 @@ class Gradients:
     def variance(self, kernel: Kernel) -> Array:
         own = namespace(self.x).linalg.diagonal(gradient_covariances(kernel, self.x))
         return self.take(own, 1).reshape(-1)
+
+
+def _settle(block: Values | Gradients) -> None:
+    """Take the names from points that are a data frame, and check these."""
+    if (names := getattr(block.x, "columns", None)) is not None:
+        object.__setattr__(block, "names", tuple(map(str, names)))
+    object.__setattr__(block, "x", as_points("x", block.x))
 
 
 Covariance: TypeAlias = Callable[[Kernel, Any, Any], Array]
@@ -163,12 +173,7 @@ class Observations:
         if not self.blocks:
             raise ValueError("blocks is empty: give at least one block (it may have no points)")
         for a, b in pairwise(self.blocks):
-            if a.x.shape[1] != b.x.shape[1]:
-                raise ValueError(
-                    f"the blocks' points have {a.x.shape[1]} and {b.x.shape[1]} columns: "
-                    "they have to be points of the same space"
-                )
-            require_same_kind("x of one block", a.x, "x of another", b.x)
+            require_same_space("x of one block", a, "x of another", b)
 
     @property
     def x(self) -> Array:
@@ -189,8 +194,8 @@ class Observations:
         added = block.blocks if isinstance(block, Observations) else (block,)
         last = self.blocks[-1]
         if isinstance(last, Values) and isinstance(added[0], Values):
-            require_same_kind("x of one block", last.x, "x of another", added[0].x)
-            both = Values(_concatenated([last.x, added[0].x], 0))
+            require_same_space("x of one block", last, "x of another", added[0])
+            both = Values(_concatenated([last.x, added[0].x], 0), last.names or added[0].names)
             return Observations((*self.blocks[:-1], both, *added[1:]))
         return Observations((*self.blocks, *added))
 
@@ -232,7 +237,9 @@ def on_host(observed: Functional) -> Functional:
 
 def as_functional(x: Array | Functional | Sequence[Functional]) -> Functional:
     """Return points as :class:`Values`, a list of blocks as :class:`Observations`."""
-    if isinstance(x, np.ndarray) or is_torch(x):
+    if (
+        isinstance(x, np.ndarray) or is_torch(x) or hasattr(x, "columns")
+    ):  # a data frame may have a column 'x'
         return Values(x)
     if isinstance(x, Functional):
         return x
@@ -241,13 +248,34 @@ def as_functional(x: Array | Functional | Sequence[Functional]) -> Functional:
     return Values(x)
 
 
-def require_same_kind(name: str, a: Array, other: str, b: Array) -> None:
-    """Raise TypeError unless two arrays share their kind, dtype and device.
+def names_of(observed: Functional) -> tuple[str, ...] | None:
+    """Return the names of the columns, where a block has them."""
+    return next(filter(None, (getattr(block, "names", None) for block in blocks_of(observed))), None)
+
+
+def require_same_space(name: str, a: Functional, other: str, b: Functional) -> None:
+    """Raise ValueError unless points share their columns, TypeError unless kind, dtype and device.
 
     Parameters
     ----------
-    name, other : what the message calls them. a, b : the arrays.
+    name, other : what the message calls their points. a, b : the functionals.
     """
+    given, known = names_of(a), names_of(b)
+    if given and known and given != known:
+        lacking = [column for column in known if column not in given]
+        raise ValueError(
+            f"{name} has the columns {shown([*given])}, {other} {shown([*known])}"
+            f"{f', so that {shown(lacking)} are missing' if lacking else ''}: give the same in the same order"
+        )
+    if a.x.shape[1] != b.x.shape[1]:
+        raise ValueError(
+            f"{name} has {a.x.shape[1]} columns, {other} has {b.x.shape[1]}: give points of the same space"
+        )
+    require_same_kind(name, a.x, other, b.x)
+
+
+def require_same_kind(name: str, a: Array, other: str, b: Array) -> None:
+    """Raise TypeError unless two arrays share their kind, dtype and device; arguments as above."""
     alike = type(a) is type(b) or (isinstance(a, np.ndarray) and isinstance(b, np.ndarray))  # of a file
     if alike and a.dtype == b.dtype and getattr(a, "device", None) == getattr(b, "device", None):
         return
@@ -263,10 +291,8 @@ def _concatenated(parts: Sequence[Array], axis: int) -> Array:
 
 def moved(block: Functional, move: Callable[[Any], Any]) -> Functional:
     """Return values or gradients at other points; TypeError for any other functional."""
-    if type(block) is Values:
-        return Values(move(block.x))
-    if type(block) is Gradients:
-        return Gradients(move(block.x), block.dimensions)
+    if type(block) in (Values, Gradients):
+        return replace(block, x=move(block.x))  # type: ignore[type-var]
     raise TypeError(
         f"x holds {type(block).__name__}: hyperparameters can be fitted to gp.Values and gp.Gradients; "
         "condition a process with given hyperparameters on other functionals"

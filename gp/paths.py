@@ -41,7 +41,7 @@ from gp.kernels.stationary import (
     Stationary,
 )
 from gp.means import Mean
-from gp.observations import Functional, Gradients, Values, covariance
+from gp.observations import Functional, Gradients, Values, covariance, require_same_space
 
 Factor: TypeAlias = tuple[Any, tuple[int, ...]]
 """A kernel that is not composite, and the columns of which it is a function."""
@@ -65,20 +65,23 @@ class Path:
     weights: Array | None = None
 
     def __call__(self, x: Array) -> Array:
-        value = sum((part(x) for part in self.components), self.mean_function(x))
-        return value + self._update(Values(x))
+        at = Values(x)
+        update = self._update(at)
+        return sum((part(at.x) for part in self.components), self.mean_function(at.x)) + update
 
     def gradient(self, x: Array) -> Array:
         """Return the path's gradient, (m, D). TypeError if the kernel has no derivatives."""
         differentiable(self.kernel)
-        parts = (part.gradient(x) for part in self.components)
-        value = sum(parts, self.mean_function.gradient(x))
-        update = self._update(Gradients(x))
-        return value + (update if isinstance(update, float) else update.reshape(x.shape))
+        at = Gradients(x)
+        update = self._update(at)
+        parts = (part.gradient(at.x) for part in self.components)
+        value = sum(parts, self.mean_function.gradient(at.x))
+        return value + (update if isinstance(update, float) else update.reshape(at.x.shape))
 
     def _update(self, at: Functional) -> Array:
         if self.observations is None:
             return 0.0
+        require_same_space("x", at, "the observations' x", self.observations)
         return covariance(self.kernel, at, self.observations) @ self.weights
 
 

@@ -25,7 +25,7 @@ from gp.embeddings.embed import in_kind_of
 from gp.evidence import log_density
 from gp.expectation.kernel_sum import KernelSum
 from gp.expectation.posterior_expectation import kernel_sum
-from gp.integrals import Integral, Integrals, JointIntegral, require_space, without_rounding
+from gp.integrals import Integral, Integrals, JointIntegral, without_rounding
 from gp.kernels.base import Kernel, gradient_covariances
 from gp.linalg import LARGE_PIVOT, Factor, NotPositiveDefiniteError, cholesky, extend, raised, sample_gaussian
 from gp.means import Mean
@@ -39,7 +39,7 @@ from gp.observations import (
     blocks_of,
     covariance,
     pieces,
-    require_same_kind,
+    require_same_space,
 )
 from gp.paths import Path, draw_path
 from gp.predictions import PosteriorMethods
@@ -99,11 +99,6 @@ class Posterior(PosteriorMethods):
             f"Posterior({len(self.observations)} observations, kernel={self.kernel!r}, "
             f"mean={self.mean_function!r}, noise={noise}, jitter={self.jitter:.3g})"
         )
-
-    @property
-    def x(self) -> Array:
-        """Points of the observations, (n, D) if all are values (else those of the first block)."""
-        return self.observations.x
 
     @property
     def jitter(self) -> float:
@@ -230,7 +225,7 @@ class Posterior(PosteriorMethods):
         if not all(isinstance(each, Measure) for each in measures):
             raise TypeError(f"measure = {measure!r}: give a measure, or a sequence of measures")
         at = Integrals(tuple(in_kind_of(each, self.x) for each in measures))
-        require_space(self, at.measures[0])
+        require_same_space("measure", at, "the observations' x", self.observations)
         cross, prior = self._cross(at), covariance(self.kernel, at, at)
         whitened = self.factor.solve(cross.T)
         mean = at.apply(self.mean_function) + cross @ self.weights
@@ -310,12 +305,7 @@ class Posterior(PosteriorMethods):
 
     def _predicted(self, x: Array | Functional) -> Functional:
         at = as_functional(x)
-        if at.x.shape[1] != self.x.shape[1]:
-            raise ValueError(
-                f"x has {at.x.shape[1]} columns, the observations have {self.x.shape[1]}: give "
-                "points of the same space"
-            )
-        require_same_kind("x", at.x, "the observations' x", self.x)
+        require_same_space("x", at, "the observations' x", self.observations)
         return at
 
     def _cross(self, at: Functional) -> Array:
@@ -386,8 +376,8 @@ def _joined_noise(known: Array, new: Array, observed: Functional, added: Functio
 def flat(y: Array | Sequence[Array]) -> Array:
     """One vector from a list of arrays, one for each block."""
     if isinstance(y, list | tuple) and y and all(hasattr(part, "ndim") for part in y):
-        xp = namespace(*y)
-        return xp.concat([part.reshape(-1) for part in y])
+        parts = [part if is_torch(part) else np.asarray(part) for part in y]
+        return namespace(*parts).concat([part.reshape(-1) for part in parts])
     return y
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from gp.arrays import Array, is_torch, namespace, to_numpy
 from gp.files import read_arrays, write_arrays
 from gp.names import needing
+from gp.observations import names_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,11 +30,16 @@ _POINTS = 300
 
 
 class PosteriorMethods:
-    """Methods that a posterior has by its ``x``, ``y``, ``noise`` and ``mean_and_variance``."""
+    """Methods that a posterior has by its ``observations``, ``y``, ``noise`` and ``mean_and_variance``."""
 
-    x: Any
+    observations: Any
     y: Any
     noise: Any
+
+    @property
+    def x(self) -> Array:
+        """Points of the observations, (n, D) if all are values (else those of the first block)."""
+        return self.observations.x
 
     def mean_and_variance(self, x: Any) -> tuple[Array, Array]:
         """Return mean (m,) and variance (m,) of f at points x (m, D)."""
@@ -90,7 +96,8 @@ class PosteriorMethods:
         ax.fill_between(line, mean - 1.96 * sd, mean + 1.96 * sd, alpha=0.25, linewidth=0, label="95 %")
         ax.plot(line, mean, label="mean")
         ax.plot(seen[:, column], to_numpy(self.y)[: len(seen)], "k.", label="observations")
-        ax.set(xlabel=f"x[:, {column}]", ylabel="f")
+        names = names_of(self.observations)
+        ax.set(xlabel=names[column] if names else f"x[:, {column}]", ylabel="f")
         ax.legend()
         return ax
 

@@ -98,8 +98,9 @@ class EvidenceProblem:
     def objective(self) -> LogPosterior:
         """The evidence as a function of the vector of parameters."""
         gram, observed = gram_of(self.kernel, self.observed), self.observed
-        basis = _mean_basis(self.mean, observed)
-        offset = observed.apply(self.mean.with_coefficients(np.zeros(basis.shape[1])))
+        units = np.eye(self.mean.basis(observed.x).shape[1])
+        offset = observed.apply(self.mean.with_coefficients(np.zeros(len(units))))
+        columns = [observed.apply(self.mean.with_coefficients(unit)) - offset for unit in units]
 
         def with_pullback(vector: np.ndarray) -> tuple[np.ndarray, Pullback]:
             matrix, pullback = gram(unpack(self.kernel, vector))
@@ -111,7 +112,7 @@ class EvidenceProblem:
             noise if isinstance(noise, np.ndarray) and noise.ndim else noise * self.noisy,
             (self.y - offset)[:, None],
             JointPrior.flat(len(self.pack())),
-            basis=basis,
+            basis=np.array(columns).reshape(len(units), len(offset)).T,
             convention="profiled" if self.profiled else "known",
             noise_fitted=self.noise is None,
             factor=lambda matrix: cholesky(matrix, jitter=self.jitter),
@@ -147,20 +148,6 @@ class EvidenceProblem:
         x, index = taken(self.observed, rows)
         noise = self.noise[index] if isinstance(self.noise, np.ndarray) and self.noise.ndim else self.noise
         return replace(self, x=x, y=self.y[index], noise=noise)
-
-
-def _mean_basis(mean: Mean, observed: Functional) -> np.ndarray:
-    """Return the functionals of the mean's basis functions, (n, p)."""
-    return np.concatenate([_basis(mean, block) for block in blocks_of(observed)])
-
-
-def _basis(mean: Mean, block: Functional) -> np.ndarray:
-    if isinstance(block, Values):
-        return mean.basis(block.x)
-    size = mean.basis(block.x).shape[1]
-    offset = block.apply(mean.with_coefficients(np.zeros(size)))
-    columns = [block.apply(mean.with_coefficients(unit)) - offset for unit in np.eye(size)]
-    return np.array(columns).reshape(size, len(block)).T
 
 
 @dataclass(frozen=True, eq=False)

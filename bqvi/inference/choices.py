@@ -67,7 +67,7 @@ from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel
 from bqvi.models.representation import representation
 from bqvi.records import fingerprint
 from gp.arrays import shown
-from gp.checks import require_above, require_columns, require_integer
+from gp.checks import require_above, require_integer, require_shape
 
 
 @dataclass(frozen=True)
@@ -527,7 +527,7 @@ def with_known(model: LogJoint, state: LoopState, evaluations: object, budget: i
             "joint with gradient=None"
         )
     if model.coordinates is None:
-        require_columns("evaluations' theta", np.atleast_2d(np.asarray(arrays[0])), model.dimension)
+        require_shape("evaluations' theta", np.atleast_2d(np.asarray(arrays[0])), ("N", model.dimension))
     rows = given(caller_of(model), *arrays)
     rows = selected(rows if model.differentiable else replace(rows, gradients=None), budget)
     spent = state.step_evaluations + len(rows)

@@ -64,7 +64,8 @@ class Mixture:
         """
         data = self.components.check(data)
         settled = self.components.for_data(data, weights)
-        if getattr(settled, "flat", False) and self.n_components > n_rows(data):
+        begins = settled is not self.components  # and not with a further batch of a stream
+        if begins and getattr(settled, "flat", False) and self.n_components > n_rows(data):
             raise ValueError(
                 f"n_components is {self.n_components}, but data has {n_rows(data)} rows; under a flat prior "
                 "there can be at most as many components as rows"

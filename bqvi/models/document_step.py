@@ -37,7 +37,7 @@ import scipy.special
 from bqvi.arrays import digamma, gammaln
 from bqvi.models.data import Data, as_numbers, is_sparse, require_counts
 from gp.arrays import Array, to_numpy
-from gp.checks import Seed, generator, require_above, require_columns
+from gp.checks import Seed, generator, require_above, require_shape
 
 _PART = 1 << 14
 """The number of documents that are read at once."""
@@ -57,7 +57,7 @@ def check_counts(data: Data, n_words: int, fractional: bool = False) -> scipy.sp
     data : (N, V), dense or sparse. n_words : V. fractional : whether counts may have fractions.
     """
     x = data if is_sparse(data) else to_numpy(as_numbers("data", data))
-    require_columns("data", x, n_words)
+    require_shape("data", x, ("N", n_words))
     if x.dtype == np.float16:  # SciPy has no sparse arrays of float16
         x = x.astype(np.float32)
     counts: Any = scipy.sparse.csr_array(x)

@@ -22,7 +22,7 @@ from bqvi.models.document_step import log_multinomial_coefficients
 from bqvi.models.mixing import DirichletWeights
 from bqvi.models.mixture import AffineLogJoint
 from gp.arrays import Array, is_torch, to_numpy
-from gp.checks import positive_vector, require_columns, require_finite, require_integer
+from gp.checks import positive_vector, require_finite, require_integer, require_shape
 
 _TINY = 1e-300
 """Rates below this count as this: their logarithm has to be a number."""
@@ -49,7 +49,7 @@ class Multinomial(Components):
     def check(self, data: Data) -> Data:
         """(N, V) counts: finite and nonnegative (need not be integers); other sparse forms become CSR."""
         x: Data = scipy.sparse.csr_array(data) if is_sparse(data) else as_numbers("data", data)
-        require_columns("data", x, self.n_words)
+        require_shape("data", x, ("N", self.n_words))
         require_finite("data", x)
         require_counts(x if is_sparse(x) else to_numpy(x), fractional=True)
         return x

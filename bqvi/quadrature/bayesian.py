@@ -54,7 +54,7 @@ from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, Integratio
 from bqvi.quadrature.surrogate import AffineChart, StandardData
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
-from gp.checks import require_columns
+from gp.checks import require_shape
 from gp.low_discrepancy import scrambled_sobol
 from gp.matrices import lower_inverse
 from gp.measures import AffineMap, Empirical, Measure, Uniform
@@ -112,7 +112,7 @@ class BayesianRun:
         """
         problem = self.problem
         x = np.atleast_2d(arrays[0])
-        require_columns("evaluations' x", x, problem.measure.dimension)
+        require_shape("evaluations' x", x, ("N", problem.measure.dimension))
         if isinstance(problem.measure, Empirical):
             raise ValueError(
                 "evaluations is given with a finite measure, whose points are all that can be nodes"

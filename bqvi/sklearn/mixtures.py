@@ -10,9 +10,8 @@ point estimate, the online EM of Cappe and Moulines (2009).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,17 +25,13 @@ from bqvi.models.gaussian_mixture import GaussianMixture as MixtureModel
 from bqvi.models.gaussian_mixture import component_estimates
 from bqvi.models.merging import merged
 from bqvi.models.predictive import log_predictive
-from bqvi.models.weighted import Weighted
 from bqvi.sklearn.shared import (
-    FIRST_ROWS,
     SHAPES,
     FittedByBound,
     StreamState,
-    first_seen,
     gaussian_draws,
     generator_of,
     natural_step,
-    require_enough,
     summed_step,
     sums_with,
 )
@@ -50,20 +45,16 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
     covariance_type: Annotated[str, one_of(SHAPES)] = "full"
 
     _takes_nan = True
-    _family: ClassVar[str] = "full"
-    _model: ClassVar[Callable[..., Mixture]]
-    """The model of an estimator, a function of the estimator and the number of rows."""
 
-    def _weighted(self, X: Any, weights: ArrayLike | None, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _table(self, X: Any, weights: ArrayLike | None, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
         checked(type(self), vars(self))
         return X, _check_sample_weight(weights, X, dtype=np.float64)
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to X (N, D)."""
-        data = self._weighted(X, sample_weight, reset=True)
-        model: Any = Weighted(self._model(len(data[0])), "sample_weight")
-        found = self._fitted(model, data, method="cavi", family=self._family, record=1)
+        data = self._table(X, sample_weight, reset=True)
+        found = self._fitted(self._weighted(data[0]), data, method="cavi", family=self._family, record=1)
         first, left = found, self.max_iter - found.state.iteration
         if left > 0 and getattr(self, "merge", False):
             model = found.problem.model
@@ -73,26 +64,17 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Add the rows X (S, D); or take a natural-gradient step on them as a sample of ``total_samples``."""
-        before: StreamState | None = getattr(self, "_seen", None)
-        first = [] if before is None else before.first
-        data = self._weighted(X, sample_weight, reset=before is None)
-        sums = sums_with(StreamState.sums if before is None else before.sums, data[0])
-        if first or before is None:
-            first = [*first, data]
-            data = np.concatenate([x for x, _ in first]), np.concatenate([w for _, w in first])
-            model = Weighted(self._model(len(data[0])), "sample_weight")
-            rng = generator_of(self.random_state)
-            begun = first_seen(model, data, self._family, self.init_params, rng)
-            enough = len(data[0]) >= FIRST_ROWS * self.n_components
-            self._seen = replace(begun, first=[] if enough else first)
-        # This batch may be the first with missing values.
-        seen = replace(self._seen, model=self._seen.model.for_data(data[0]))
-        rows, weights = Weighted(seen.model, "sample_weight").check(data)
+        seen: StreamState | None = getattr(self, "_seen", None)
+        data = self._table(X, sample_weight, reset=seen is None)
+        sums = sums_with(StreamState.sums if seen is None else seen.sums, data[0])
+        self._streamed(data)
+        self._seen = replace(self._seen, sums=sums)
+        return self
+
+    def _step(self, seen: StreamState, rows: np.ndarray, weights: np.ndarray) -> StreamState:
         learnt = any(np.any(part) for part in seen.model.local_step(seen.q, rows, 0.0 * weights).statistics)
         step = natural_step if self.total_samples or learnt else summed_step
-        stepped = step(seen, rows, weights, self.total_samples)
-        self._keep(replace(stepped, steps=len(first) or stepped.steps, sums=sums))
-        return self
+        return step(seen, rows, weights, self.total_samples)
 
     def _keep(self, seen: StreamState) -> None:
         super()._keep(seen)
@@ -171,8 +153,7 @@ class GaussianMixture(_Mixture):
     _: KW_ONLY
     flat: bool = False
 
-    def _model(self, n: int) -> Mixture:
-        require_enough(self.n_components, n)
+    def _model(self, rows: np.ndarray) -> Mixture:
         return MixtureModel(
             self.n_components, SHAPES[self.covariance_type], concentration=1.0, flat=self.flat
         )
@@ -214,8 +195,7 @@ class BayesianGaussianMixture(_Mixture):
     prior_dof: float | None = None
     merge: bool = True
 
-    def _model(self, n: int) -> Mixture:
-        require_enough(self.n_components, n)
+    def _model(self, rows: np.ndarray) -> Mixture:
         return MixtureModel(
             self.n_components,
             SHAPES[self.covariance_type],
@@ -250,10 +230,12 @@ class DirichletProcessMixture(_Mixture):
     2
     """
 
+    _needs_rows = False
+
     n_components: Annotated[int, AtLeast(1)] = 20
     _: KW_ONLY
     concentration: Any = (1.0, 1.0)
     merge: bool = True
 
-    def _model(self, n: int) -> Mixture:
+    def _model(self, rows: np.ndarray) -> Mixture:
         return ProcessModel(SHAPES[self.covariance_type], self.n_components, concentration=self.concentration)

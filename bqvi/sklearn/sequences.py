@@ -16,14 +16,12 @@ from bqvi.models.emissions import finite_or_missing
 from bqvi.models.gaussian_mixture import gaussian_components
 from bqvi.models.hidden_markov_model import HiddenMarkovModel as Model
 from bqvi.models.sequences import Sequences
-from bqvi.models.weighted import weighted
 from bqvi.sklearn.shared import (
     SHAPES,
     FittedByBound,
     StreamState,
     gaussian_draws,
     generator_of,
-    require_enough,
 )
 from gp.checks import require_integer
 
@@ -78,6 +76,7 @@ class HiddenMarkovModel(FittedByBound):
     bayesian: bool = True
 
     _takes_nan = True
+    _unit = "sequence_weight"
 
     def _sequences(
         self, X: Any, lengths: Any, weights: ArrayLike | None = None, reset: bool = False
@@ -117,7 +116,7 @@ class HiddenMarkovModel(FittedByBound):
         """Fit to the sequences in X."""
         rows, weights = data = self._sequences(X, lengths, sequence_weight, reset=True)
         _require_no_lengths(y, rows)
-        found = self._fitted(weighted(self._model(rows), "sequence_weight"), data, family=self._family)
+        found = self._fitted(self._weighted(rows), data, family=self._family)
         return self._conclude(found, rows=float(np.sum(weights)))
 
     def partial_fit(
@@ -130,18 +129,17 @@ class HiddenMarkovModel(FittedByBound):
         """Take a natural-gradient step on the sequences in X, a sample of ``total_samples`` sequences.
 
         The prior, if it is computed from data, the number of symbols and the start are those of the first
-        call.
+        calls, of ten rows a state together.
         """
         data = self._sequences(X, lengths, sequence_weight, reset=not hasattr(self, "_seen"))
         _require_no_lengths(y, data[0])
-        return self._streamed(lambda: self._model(data[0]), data, "sequence_weight", self._family)
+        return self._streamed(data)
 
     def _model(self, rows: Sequences) -> Model:
-        require_enough(self.n_components, len(rows.values))
         return Model(self.n_components, self._emissions(rows))
 
     @property
-    def _family(self) -> str:
+    def _family(self) -> str:  # type: ignore[override]
         return "full" if self.bayesian else "point"
 
     def _keep(self, seen: StreamState) -> None:

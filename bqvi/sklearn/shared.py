@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
+import scipy.sparse
 from scipy.special import stdtr
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 
 from bqvi.arguments import Above, AtLeast, Such, one_of
@@ -21,6 +22,8 @@ from bqvi.inference.fit import fit
 from bqvi.inference.steps import RobbinsMonro
 from bqvi.models.components import STARTS
 from bqvi.models.conjugate import settled, update_target
+from bqvi.models.data import is_sparse, n_rows
+from bqvi.models.sequences import Sequences
 from bqvi.models.weighted import Weighted, weighted
 from gp.matrices import named_cholesky
 from gp.user_warnings import warn_user
@@ -60,11 +63,26 @@ class FittedByBound(BaseEstimator):  # type: ignore[misc]
 
     _takes_nan: ClassVar[bool] = False
     """Whether NaN is a missing value."""
+    _needs_rows: ClassVar[bool] = True
+    """Whether there have to be as many rows as components."""
+    _unit: ClassVar[str] = "sample_weight"
+    """What messages call the weights of rows."""
+    _family: ClassVar[str] = "full"
+    _model: ClassVar[Callable[..., Any]]
+    """The model of an estimator, a function of the estimator and the rows."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._takes_nan
         return tags
+
+    def _weighted(self, rows: Any) -> Weighted:
+        """The model of ``rows`` with weights; ValueError where there are fewer of them than components."""
+        if self._needs_rows and (n := _count(rows)) < self.n_components:
+            raise ValueError(
+                f"n_components is {self.n_components}, but n_samples = {n}; it must be at most that"
+            )
+        return weighted(self._model(rows), self._unit)
 
     def _fitted(self, model: Any, data: Any, **settings: Any) -> Any:
         given = {
@@ -76,14 +94,42 @@ class FittedByBound(BaseEstimator):  # type: ignore[misc]
         }
         return fit(model, data, run=Run(progress=bool(self.verbose)), **{**given, **settings})
 
-    def _streamed(self, model: Callable[[], Any], data: Any, unit: str, family: str) -> Self:
-        """The estimator after a natural-gradient step on ``data``, rows and their weights."""
-        if not hasattr(self, "_seen"):
-            rng = generator_of(self.random_state)
-            self._seen = first_seen(weighted(model(), unit), data, family, self.init_params, rng)
-        rows, weights = weighted(self._seen.model, unit).check(data)
-        self._keep(natural_step(self._seen, rows, weights, self.total_samples))
+    def _streamed(self, data: Any) -> Self:
+        """The estimator after a step on ``data``, rows and their weights.
+
+        The model and the start are made anew of all rows so far while these are few; fewer than the model
+        needs wait.
+        """
+        seen: StreamState = getattr(self, "_seen", StreamState(None, None))
+        first: list[Any] = []
+        if seen.q is None or seen.first:
+            first = [*seen.first, data]
+            data = _joined([rows for rows, _ in first]), np.concatenate([weights for _, weights in first])
+            n = _count(data[0])
+            if self._needs_rows and n < self.n_components:
+                self._seen = replace(seen, first=first)
+                return self
+            model = settled(self._weighted(data[0]), data)
+            start = model.initial(model.check(data), self.init_params, generator_of(self.random_state))
+            kept = [] if n >= FIRST_ROWS * self.n_components else first
+            seen = StreamState(model.model, in_family(start, self._family), first=kept)
+        # later rows may be the first with missing values
+        model = settled(weighted(seen.model, self._unit), data)
+        stepped = self._step(replace(seen, model=model.model), *model.check(data))
+        self._keep(replace(stepped, steps=len(first) or stepped.steps))
         return self
+
+    def _step(self, seen: StreamState, rows: Any, weights: np.ndarray) -> StreamState:
+        """The state after a step of ``partial_fit`` on ``rows`` with ``weights``."""
+        return natural_step(seen, rows, weights, self.total_samples)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a posterior; NotFittedError where ``partial_fit`` had too few rows for one."""
+        seen: StreamState | None = getattr(self, "_seen", None)
+        if seen is not None and seen.q is None:
+            n = sum(_count(rows) for rows, _ in seen.first)
+            raise NotFittedError(f"n_components is {self.n_components}, but there were {n} rows so far")
+        return seen is not None
 
     def _keep(self, seen: StreamState) -> None:
         """Keep the state and the attributes that follow from it."""
@@ -116,10 +162,16 @@ def gaussian_draws(
     return means[labels] + np.einsum("nij,nj->ni", roots[labels], noise)
 
 
-def require_enough(n_components: int, n: int) -> None:
-    """Raise ValueError where there are more components than rows."""
-    if n_components > n:
-        raise ValueError(f"n_components is {n_components}, but n_samples = {n}; it must be at most that")
+def _joined(parts: list[Any]) -> Any:
+    """The rows of several batches, one after the other."""
+    if isinstance(parts[0], Sequences):
+        return Sequences(*(np.concatenate([getattr(p, a) for p in parts]) for a in ("values", "lengths")))
+    return np.concatenate(parts) if not any(map(is_sparse, parts)) else scipy.sparse.vstack(parts, "csr")
+
+
+def _count(rows: Any) -> int:
+    """The number of rows, in all sequences."""
+    return len(rows.values) if isinstance(rows, Sequences) else n_rows(rows)
 
 
 STREAM = RobbinsMonro(STOCHASTIC.power, tau=STOCHASTIC.delay)
@@ -137,23 +189,9 @@ class StreamState:
     rows: float = 0.0
     """The number of rows so far, counted by their weights."""
     first: list[Any] = field(default_factory=list)
-    """The first batches, while the start is made anew from all of them."""
+    """The first batches and their weights, while the start is made anew from all of them."""
     sums: Any = (0.0, ())
     """Counts, sums and sums of squares (3, D) of the entries so far; batches that are not in them yet."""
-
-
-def first_seen(model: Any, data: Any, family: str, how: str, rng: np.random.Generator) -> StreamState:
-    """The state before the first step, with the prior and the start computed from the first batch.
-
-    Parameters
-    ----------
-    model : the model of the rows, or a `Weighted` model. data : the rows of the first batch, with weights for
-        a `Weighted` model. family : the name of q's family. how : the name of the start ('k-means++', ...).
-    rng : draws the start.
-    """
-    model = settled(model, data)
-    q = in_family(model.initial(model.check(data), how, rng), family)
-    return StreamState(model.model if isinstance(model, Weighted) else model, q)
 
 
 FIRST_ROWS = 10

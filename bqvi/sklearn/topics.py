@@ -12,11 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bqvi.arguments import Above, AtLeast, checked, one_of
 from bqvi.models.latent_dirichlet_allocation import LatentDirichletAllocation as Model
-from bqvi.models.weighted import weighted
-from bqvi.sklearn.shared import (
-    FittedByBound,
-    StreamState,
-)
+from bqvi.sklearn.shared import FittedByBound, StreamState
 
 _METHODS = {"batch": "cavi", "online": "sngd", "memoised": "memoised"}
 
@@ -61,6 +57,8 @@ class LatentDirichletAllocation(
     True
     """
 
+    _needs_rows = False
+
     n_components: Annotated[int, AtLeast(1)] = 10
     _: KW_ONLY
     concentration: Any = None
@@ -84,7 +82,7 @@ class LatentDirichletAllocation(
             self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_non_negative=True
         )
 
-    def _model(self) -> Model:
+    def _model(self, rows: Any) -> Model:
         return Model(
             self.n_components,
             self.n_features_in_,
@@ -104,7 +102,7 @@ class LatentDirichletAllocation(
         batch = self.method == "batch"
         online = self.method == "online"
         found = self._fitted(
-            weighted(self._model(), "sample_weight"),
+            self._weighted(X),
             (X, weights),
             method=_METHODS[self.method],
             minibatch=None if batch else size,
@@ -117,7 +115,7 @@ class LatentDirichletAllocation(
         """Take a natural-gradient step on the documents X (S, V), a sample of ``total_samples`` documents."""
         X = self._counts(X, reset=not hasattr(self, "_seen"))
         data = X, _check_sample_weight(sample_weight, X, dtype=np.float64)
-        return self._streamed(self._model, data, "sample_weight", "full")
+        return self._streamed(data)
 
     def _keep(self, seen: StreamState) -> None:
         super()._keep(seen)

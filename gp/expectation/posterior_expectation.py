@@ -27,11 +27,11 @@ import numpy as np
 from gp.arrays import Array, as_like, namespace
 from gp.embeddings.embed import embed, gradient_in_parameters, in_kind_of, weighted_components
 from gp.expectation.kernel_sum import KernelSum, Quadratic
-from gp.integrals import Integrals, require_space, without_rounding
+from gp.integrals import Integrals, without_rounding
 from gp.kernels import Constant, Linear, QuadraticTrend, SquaredExponential, Sum
 from gp.means import Zero
 from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure
-from gp.observations import Gradients, Values, covariance, pieces
+from gp.observations import Gradients, Values, covariance, pieces, require_same_space
 
 if TYPE_CHECKING:
     from gp.posterior import Posterior
@@ -104,7 +104,8 @@ def expectation(posterior: Posterior, q: Measure) -> Expectation:
     uncertainty = lambda: _uncertainty(posterior, q)  # noqa: E731
     if mean is None or type(q) not in (Gaussian, GaussianMixture) or type(q.mean) is not np.ndarray:
         return Expectation(posterior.integral(q).mean, mean_gradient(posterior, q), uncertainty)
-    require_space(posterior, q)
+    at = Integrals((in_kind_of(q, posterior.x),))
+    require_same_space("q", at, "the observations' x", posterior.observations)
     if isinstance(q, GaussianMixture):
         return Expectation(*mean.integrate_mixture(q), uncertainty)
     part = mean.integrate(q.mean, q.covariance)

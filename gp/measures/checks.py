@@ -6,12 +6,13 @@ was given and what is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
-from gp.arrays import Array, as_like, describe, is_torch, namespace, to_numpy
+from gp.arrays import Array, as_like, is_torch, namespace, to_numpy
 from gp.checks import require_integer as require_integer
+from gp.checks import require_shape as require_shape
 
 
 def common_arrays(**arguments: Array) -> tuple[Array, ...]:
@@ -53,18 +54,6 @@ def _finite(name: str, value: Array, like: Array) -> Array:
     if not np.all(np.isfinite(host)):
         raise ValueError(f"{name} has {np.sum(~np.isfinite(host))} entries that are NaN or infinite")
     return as_like(value if is_torch(value) else host, like)
-
-
-def require_shape(name: str, value: Array, shape: Sequence[int | str]) -> None:
-    """Raise ValueError unless ``value`` has ``shape``; a string stands for any positive size."""
-    given = tuple(value.shape)
-    fits = len(given) == len(shape) and all(
-        size == wanted or (isinstance(wanted, str) and size > 0)
-        for size, wanted in zip(given, shape, strict=True)
-    )
-    if not fits:
-        allowed = ", ".join(str(size) for size in shape) + ("," if len(shape) == 1 else "")
-        raise ValueError(f"{name} is a {describe(value)}: give shape ({allowed})")
 
 
 def require_weights(weights: Array) -> None:

@@ -4,6 +4,7 @@ import os
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats
@@ -143,6 +144,62 @@ def test_kernels_without_a_lengthscale_are_compared_with_one_for_each_column(dat
         gp.compare({"a": posterior, "b": gp.fit(x, 2 * y, n_starts=1)})
     with pytest.raises(ValueError, match="two or more"):
         gp.compare({"a": posterior})
+
+
+ASKED = {
+    "predict": lambda p, x: p.predict(x, return_std=True)[1],
+    "mean": lambda p, x: p.mean(x),
+    "variance": lambda p, x: p.variance(x),
+    "covariance": lambda p, x: p.covariance(AT, x),
+    "sample": lambda p, x: p.sample(x, 2),
+    "gradient": lambda p, x: p.gradient(x).mean,
+    "path": lambda p, x: p.sample_path(0, 64)(x),
+    "slope of a path": lambda p, x: p.sample_path(0, 64).gradient(x),
+    "extend": lambda p, x: p.extend(x, np.zeros(7)).mean(AT),
+}
+
+
+@pytest.mark.parametrize("call", ASKED)
+@pytest.mark.parametrize("kind", ["fitted", "marginal", "loaded", "gradients"])
+def test_columns_of_data_frames_are_those_of_the_observations(kind, call, data, tmp_path):
+    """Named 'x' and 'variance', as attributes of functionals are; arrays have no names, and are taken."""
+    names = ["x", "variance"]
+    frame, at = (pd.DataFrame(x, columns=names) for x in (data[0], AT))
+    if kind == "gradients":
+        prior = gp.GaussianProcess(SquaredExponential(), noise=0.1)
+        slopes = frame[:3] * 0
+        posterior = prior.condition([gp.Values(frame), gp.Gradients(frame[:3])], [data[1], slopes])
+        unnamed = prior.condition([gp.Values(data[0]), gp.Gradients(data[0][:3])], [data[1], slopes])
+    else:
+        fit = (
+            (lambda x: gp.marginalise(gp.fit(x, data[1], n_starts=1), 4))
+            if kind == "marginal"
+            else (lambda x: gp.fit(x, data[1], n_starts=1))
+        )
+        posterior, unnamed = fit(frame), fit(data[0])
+    if kind == "loaded":
+        posterior.save(tmp_path / "named.npz")
+        posterior = gp.load(tmp_path / "named.npz")
+    ask = ASKED[call]
+    for x in (at, AT):
+        np.testing.assert_allclose(ask(posterior, x), ask(unnamed, AT), rtol=1e-9, atol=1e-9)
+    order = r"x has the columns \['variance', 'x'\], the observations' x \['x', 'variance'\]: give"
+    with pytest.raises(ValueError, match=order):
+        ask(posterior, at[names[::-1]])
+    with pytest.raises(ValueError, match=r"so that \['variance'\] are missing"):
+        ask(posterior, at.rename(columns={"variance": "z"}))
+    with pytest.raises(ValueError, match=r"so that \['x'\] are missing"):
+        ask(posterior, at[["variance"]])
+
+
+def test_a_plot_and_blocks_have_the_names_of_columns(data):
+    frame = pd.DataFrame(data[0], columns=["dose", "age"])
+    posterior = gp.GaussianProcess(RBF(), noise=0.1).condition(frame, data[1])
+    assert posterior.plot(column=1).get_xlabel() == "age"
+    with pytest.raises(ValueError, match="x of one block has the columns"):
+        gp.GaussianProcess(RBF()).condition(
+            [gp.Values(frame), gp.Gradients(frame[["age", "dose"]])], np.ones(90)
+        )
 
 
 def test_too_many_rows_for_the_memory_are_named(monkeypatch):

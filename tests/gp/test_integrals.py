@@ -183,7 +183,7 @@ def test_what_cannot_be_integrated_is_named():
         given_data.integral([])
     with pytest.raises(ValueError, match="measures have dimensions"):
         gp.Integrals((MEASURES["gaussian"], Gaussian([0.0], [1.0])))
-    with pytest.raises(ValueError, match="measure has dimension 1"):
+    with pytest.raises(ValueError, match="measure has 1 columns"):
         given_data.integral(Gaussian([0.0], [1.0]))
     periodic = gp.GaussianProcess(Periodic(1.0)).condition(np.zeros((1, 2)), np.zeros(1))
     with pytest.raises(UnknownPairError, match="Periodic against Uniform"):

@@ -196,24 +196,24 @@ def test_standardising_forgets_the_units(power, second_power, seed):
 
 BAD = {
     "lower >= upper": lambda: Uniform([0.0, 1.0], [1.0, 1.0]),
-    "lower is a": lambda: Uniform(0.0, [1.0, 1.0]),
+    r"lower has shape \(\); it must be \(D,\)": lambda: Uniform(0.0, [1.0, 1.0]),
     "not positive definite": lambda: Gaussian([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]]),
     "not symmetric": lambda: Gaussian([0.0, 0.0], [[1.0, 0.5], [0.1, 1.0]]),
     "covariance has a variance of 0": lambda: Gaussian([0.0, 0.0], [1.0, 0.0]),
     "mean has 1 entries that are NaN": lambda: Gaussian([0.0, np.nan], [1.0, 1.0]),
-    r"covariance is a .*shape \(2,\)": lambda: Gaussian([0.0, 1.0], np.ones(3)),
-    "mean is a": lambda: Gaussian(0.0, [1.0]),
+    r"covariance has shape \(3,\); it must be \(2,\)": lambda: Gaussian([0.0, 1.0], np.ones(3)),
+    r"mean has shape \(\); it must be \(D,\)": lambda: Gaussian(0.0, [1.0]),
     "weights has negative": lambda: GaussianMixture([1.5, -0.5], [[0.0], [1.0]], [[1.0], [1.0]]),
     "weights sum to 0.9": lambda: GaussianMixture([0.5, 0.4], [[0.0], [1.0]], [[1.0], [1.0]]),
     "covariances is not positive": lambda: GaussianMixture([1.0], [[0.0]], [[[-1.0]]]),
     "weights sum to 2": lambda: Empirical(np.zeros((2, 1)), [1.0, 1.0]),
-    "points is a": lambda: Empirical(np.zeros(3)),
-    r"give shape \(N, D\)": lambda: Empirical(np.zeros((0, 2))),
+    r"points has shape \(3,\); it must be \(N, D\) with N, D >= 1": lambda: Empirical(np.zeros(3)),
+    r"it must be \(N, D\)": lambda: Empirical(np.zeros((0, 2))),
     "u has entries": lambda: Uniform([0.0], [1.0]).from_unit_cube(np.array([[1.5]])),
     "n is 0; it must be at least 1": lambda: Uniform([0.0], [1.0]).sample(0, 0),
     "covariance of points is not positive": lambda: Empirical(np.ones((3, 2))).standardise(),
-    "u is a": lambda: MEASURES["gaussian"].from_unit_cube(np.zeros((4, 3))),
-    "x is a": lambda: MEASURES["gaussian"].log_density(np.zeros(2)),
+    r"u has shape \(4, 3\)": lambda: MEASURES["gaussian"].from_unit_cube(np.zeros((4, 3))),
+    r"x has shape \(2,\)": lambda: MEASURES["gaussian"].log_density(np.zeros(2)),
 }
 
 
