@@ -271,16 +271,12 @@ def require_same_space(name: str, a: Functional, other: str, b: Functional) -> N
         raise ValueError(
             f"{name} has {a.x.shape[1]} columns, {other} has {b.x.shape[1]}: give points of the same space"
         )
-    require_same_kind(name, a.x, other, b.x)
-
-
-def require_same_kind(name: str, a: Array, other: str, b: Array) -> None:
-    """Raise TypeError unless two arrays share their kind, dtype and device; arguments as above."""
-    alike = type(a) is type(b) or (isinstance(a, np.ndarray) and isinstance(b, np.ndarray))  # of a file
-    if alike and a.dtype == b.dtype and getattr(a, "device", None) == getattr(b, "device", None):
+    x, y = a.x, b.x
+    alike = type(x) is type(y) or (isinstance(x, np.ndarray) and isinstance(y, np.ndarray))  # of a file
+    if alike and x.dtype == y.dtype and getattr(x, "device", None) == getattr(y, "device", None):
         return
     raise TypeError(
-        f"{name} is a {describe(a)}, {other} is a {describe(b)}: give both as NumPy arrays or both "
+        f"{name} is a {describe(x)}, {other} is a {describe(y)}: give both as NumPy arrays or both "
         "as torch tensors, of the same dtype and on the same device"
     )
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from gp.embeddings.embed import in_kind_of
 from gp.integrals import Integrals
 from gp.linalg import SMALLEST_EIGENVALUE, Factor, cholesky
-from gp.observations import Functional, Gradients, Observations, Values, covariance, require_same_kind
+from gp.observations import Functional, Gradients, Observations, Values, covariance, require_same_space
 from gp.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -148,7 +148,8 @@ class PosteriorModel(Model):
                 f"X has shape {tuple(X.shape)}: give (batch x q x {known.shape[-1]}), as the "
                 f"posterior has {known.shape[-1]} input columns"
             )
-        require_same_kind("X", X, "the posterior's x", known)
+        points = Values(X.reshape(-1, X.shape[-1]))
+        require_same_space("X", points, "the posterior's x", self.given.observations)
         noise = None if observation_noise is False else self._noise(observation_noise)
         posterior = JointPosterior(self.given, X, noise)
         return posterior if posterior_transform is None else posterior_transform(posterior)
