@@ -35,11 +35,11 @@ def f(x):
     return np.exp(-0.5 * (x**2).sum(axis=1)) + 0.3 * x[:, 0] + 1.5
 
 
-def posterior(n=12, dimension=2, *, noise=1e-3, seed=0, kernel=None, torch=None):
+def posterior(n=12, dimension=2, *, noise=1e-3, seed=0, kernel=None, torch=None, slope=0.0):
     """A posterior given n values of f at normal points; in torch where the module is given."""
     x = np.random.default_rng(seed).normal(size=(n, dimension))
     kernel = SquaredExponential(np.linspace(0.8, 1.4, dimension), 1.3) if kernel is None else kernel
-    process = gp.GaussianProcess(kernel, mean=gp.means.Constant(0.4), noise=noise)
+    process = gp.GaussianProcess(kernel, mean=gp.means.Linear(0.4, slope), noise=noise)
     if torch is not None:
         return process.condition(torch.tensor(x), torch.tensor(f(x)))
     return process.condition(x, f(x))

@@ -13,38 +13,12 @@ from acquisition.minibatch import (
     signed,
     standardised,
 )
-from acquisition.minibatch.balanced import by_assignment
-from acquisition.minibatch.features import median_distance
+from acquisition.minibatch.features import Coefficients
 from acquisition.minibatch.pools import quadrature_weights
-from gp.kernels import Matern32, Matern52, SquaredExponential
+from gp.kernels import Matern32, SquaredExponential
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))
-
-
-@pytest.mark.parametrize("kernel", [Matern32(0.7), Matern52(1.0, 3.0), SquaredExponential(2.0)])
-def test_full_rank_features_are_the_kernel(kernel):
-    features = Features.of(X, kernel, rank=60)
-    everything = np.arange(60)
-    np.testing.assert_allclose(
-        features.gram(everything), kernel(X, X), atol=1e-6 * features.residual.max() + 1e-6
-    )
-    np.testing.assert_allclose(features.kernel_mean(everything), kernel(X, X).mean(axis=0), atol=1e-6)
-
-
-def test_low_rank_features_keep_the_diagonal_and_their_error_falls_with_the_rank():
-    kernel = Matern32(1.0, 2.0)
-    left = []
-    for rank in (1, 5, 20, 50):
-        features = Features.of(X, kernel, rank=rank)
-        assert features.rank == rank
-        np.testing.assert_allclose(features.gram(np.arange(60)).diagonal(), 2.0)
-        assert features.residual.min() >= 0.0
-        # what is left is a Schur complement: positive semi-definite
-        rest = kernel(X, X) - features.phi @ features.phi.T
-        assert np.linalg.eigvalsh(rest).min() > -1e-9
-        left.append(features.residual.sum())
-    assert left == sorted(left, reverse=True)
 
 
 def test_blocks_draw_pivots_as_one_at_a_time_does():
@@ -112,30 +86,21 @@ def test_weights_of_all_rows_are_one_each(noise, rank):
     np.testing.assert_allclose(quadrature_weights(features, np.arange(60), noise), 1.0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("n", "size"), [(60, 5), (60, 7), (60, 60), (60, 1), (59, 30)])
-def test_partitions_are_disjoint(n, size):
-    batches = by_assignment(Features.of(X[:n]).phi, size, np.random.default_rng(0))
-    assert batches.shape == (n // size, size)
-    assert len(np.unique(batches)) == batches.size
-
-
-def test_batches_of_a_partition_are_closer_to_the_data_than_random_ones():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(6000, 2))  # more rows than one block
-    features = Features.of(x, rank=40)
-
-    def discrepancy(batches):
-        return np.mean([np.sum((features.phi[b].mean(axis=0) - features.mean) ** 2) for b in batches])
-
-    random = rng.permutation(6000).reshape(-1, 10)
-    assert discrepancy(by_assignment(features.phi, 10, rng)) < 0.6 * discrepancy(random)
-
-
-def test_large_features_are_held_in_single_precision():
-    x = np.random.default_rng(0).normal(size=(100_001, 1))
-    features = Features.of(x, Matern32(0.5), rank=100)
-    assert features.phi.dtype == np.float32
-    assert features.gram(np.arange(4)).diagonal() == pytest.approx(1.0, abs=1e-5)
+def test_coefficients_after_gradients_are_those_of_a_joint_gaussian():
+    """In two steps, before each of which the covariance C becomes (1 - d^2) C + d^2 I."""
+    drift, noise = 0.4, np.array([0.3, 0.5, 0.2])
+    found, mean, covariance = Coefficients.prior(Features.of(X, rank=3)), np.zeros((4, 2)), np.eye(4)
+    for _ in range(2):
+        design, gradients = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 2))
+        found = found.observed(design, gradients, noise, drift)
+        covariance = (1 - drift**2) * covariance + drift**2 * np.eye(4)
+        precision = np.linalg.inv(covariance) + design.T @ (design / noise[:, None])
+        mean = np.linalg.solve(
+            precision, np.linalg.solve(covariance, mean) + design.T @ (gradients / noise[:, None])
+        )
+        covariance = np.linalg.inv(precision)
+        np.testing.assert_allclose(found.table.T, mean, rtol=1e-9)
+        np.testing.assert_allclose(found.covariance, covariance, rtol=1e-9, atol=1e-12)
 
 
 def test_representations():
@@ -143,13 +108,6 @@ def test_representations():
     table = standardised(x)
     np.testing.assert_allclose(table.std(axis=0), [1, 1, 0], atol=1e-12)
     np.testing.assert_array_equal(signed(x, y), np.where(y[:, None] == 1, x, -x))
-
-
-def test_the_median_distance_scales_and_ignores_copies():
-    rng = np.random.default_rng(0)
-    x = np.concatenate([np.zeros((50, 1)), np.full((1, 1), 3.0)])
-    assert median_distance(x, rng) == 3.0
-    assert Features.of(10 * X).kernel.lengthscale == pytest.approx(10 * Features.of(X).kernel.lengthscale)
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,6 @@ def every(size, n):
 
 
 NAMES = list(every(2, 6))
-UNBIASED = [
-    "uniform", "reshuffled", "balanced", "bound", "saga", "svrg", "gp control variate", "balanced, any batch",
-    "gp control variate on any batch",
-]  # fmt: skip
 ONCE = ["reshuffled", "balanced"]
 
 
@@ -93,22 +89,6 @@ def test_all_the_data_give_the_full_gradient(name):
         estimate, selection, state = stepped(strategy, state, drifting, rng)
         np.testing.assert_allclose(estimate, drifting.sum(axis=0), rtol=1e-7, atol=1e-7)
         assert sorted(selection.indices) == list(range(n))
-
-
-@pytest.mark.parametrize("name", UNBIASED)
-def test_estimates_are_unbiased_at_each_of_the_first_steps(name):
-    """Mean of many runs against the sum, at 5 coordinates and 4 steps: |z| < 5.5, false alarm 1e-6 in all."""
-    n, size, runs, steps = 13, 4, 400, 4
-    x, rng = rows(n), np.random.default_rng(1)
-    strategy = every(size, n)[name]
-    found = np.empty((runs, steps, 5))
-    for run in range(runs):
-        state = strategy.start(n, rng)
-        for t in range(steps):
-            found[run, t], _, state = stepped(strategy, state, gradients(x, 0.05 * t), rng)
-    truth = np.array([gradients(x, 0.05 * t).sum(axis=0) for t in range(steps)])
-    error = found.std(axis=0, ddof=1) / np.sqrt(runs)
-    np.testing.assert_array_less(np.abs(found.mean(axis=0) - truth), 5.5 * error + 1e-9)
 
 
 class Scripted(np.random.Generator):

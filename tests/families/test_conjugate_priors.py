@@ -64,24 +64,6 @@ def test_matrix_normal_inverse_wishart_density_is_scipys(size):
         assert found == pytest.approx(log_density, rel=1e-10, abs=1e-9)
 
 
-def test_gamma_density_and_entropy_are_scipys():
-    q = Gamma(np.array([0.4, 3.0]), np.array([2.0, 0.5]))
-    peer = scipy.stats.gamma(q.shape, scale=1.0 / q.rate)
-    log_rates = np.array([[-2.0, 0.3], [1.0, 2.0]])
-    np.testing.assert_allclose(q.log_prob(log_rates), peer.logpdf(np.exp(log_rates)), rtol=1e-12)
-    np.testing.assert_allclose(q.entropy, peer.entropy(), rtol=1e-12)
-
-
-@pytest.mark.parametrize("size", [(1, 2, 1), (2, 1, 1), (1, 2, 2)])
-def test_the_mode_is_the_densest_point(size):
-    rng = np.random.default_rng(6)
-    q = wishart(rng, (), *size)
-    noise = rng.standard_normal((50, *q.mode.shape)) * 0.01
-    rest = noise[:, q.n_copies * q.n_inputs :]
-    rest += np.swapaxes(rest, 1, 2)
-    assert (q.log_prob(q.mode + noise) < q.log_prob(q.mode[None])[0]).all()
-
-
 def test_far_origins_lose_no_digits():
     rng = np.random.default_rng(8)
     near = wishart(rng, (2,), 1, 3, 1)

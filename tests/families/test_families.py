@@ -98,31 +98,12 @@ def test_log_prob_and_entropy_are_scipys(row, seed, d):
 
 
 @each_family
-@few
-@cases
-def test_kl_is_torchs_and_zero_only_at_equality(row, seed, d):
-    rng = np.random.default_rng(seed)
-    q, p = row.make(rng, d), row.make(rng, d)
-    expected = float(torch.distributions.kl_divergence(row.torch_twin(q), row.torch_twin(p)))
-    np.testing.assert_allclose(q.kl(p), expected, rtol=1e-9, atol=1e-10)
-    assert q.kl(p) > 0.0
-    assert abs(q.kl(q)) < 1e-10 * (1.0 + abs(q.log_normaliser))
-    near = q.retract(tuple(1e-3 * np.ones_like(e) * abs(e).max() for e in q.natural))
-    assert q.kl(near) > 0.0
-
-
-@each_family
 @settings(few, max_examples=12)
 @cases
 def test_contract(row, seed, d):
     q = row.make(np.random.default_rng(seed), d)
     # the condition numbers of TABLE's strategies reach e^3 and enter the identities squared
     check_family(q, seed=seed, draws=2000, rtol=1e-9)
-
-
-@each_family
-def test_contract_at_a_tame_point_to_1e10(row):
-    check_family(row.make(np.random.default_rng(5), 3))
 
 
 def test_contract_of_batches_and_products():
@@ -176,10 +157,6 @@ def test_contract_sees_a_broken_family(clause):
         check_family(q)
 
 
-def test_unbroken_family_of_the_same_numbers_passes():
-    check_family(_broken()(np.array([1.0, -0.5]), np.array([[2.0, 0.3], [0.3, 0.5]])))
-
-
 @few
 @given(seed=st.integers(0, 2**32 - 1), size=st.floats(-12.0, 12.0))
 def test_retractions_stay_inside_for_any_tangent(seed, size):
@@ -202,15 +179,6 @@ def test_retractions_stay_inside_for_any_tangent(seed, size):
         if row.name == "Gaussian" and abs(size) < 3.0:
             whitened = q.scale_tril.T @ moved.precision @ q.scale_tril
             assert np.linalg.eigvalsh(whitened).min() > 0.5 - 1e-6
-
-
-@few
-@given(seed=st.integers(0, 2**32 - 1), k=st.integers(2, 6))
-def test_dirichlet_mean_parameters_are_inverted(seed, k):
-    alpha = np.exp(np.random.default_rng(seed).uniform(np.log(1e-3), np.log(1e4), (3, k)))
-    found = Dirichlet.from_expected_statistics(Dirichlet(alpha).expected_statistics)
-    # for large alpha, mu holds alpha to a relative 1e-16 * alpha: the difference of two digammas
-    np.testing.assert_allclose(found.concentration, alpha, rtol=1e-10 * (1.0 + alpha.max() / alpha.min()))
 
 
 def test_dirichlet_refuses_impossible_mean_parameters():

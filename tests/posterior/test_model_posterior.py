@@ -15,7 +15,7 @@ from scipy.special import expit
 import bqvi
 from bqvi import families
 from bqvi.calls import TargetModel
-from bqvi.posterior import ModelPosterior, Posterior, WeightedDraws, of_model
+from bqvi.posterior import ModelPosterior, Posterior, of_model
 
 MEAN, SD = np.array([0.4, -0.7]), np.array([0.5, 0.3])
 """Of ln s and the logit of w[0], which are independent."""
@@ -51,12 +51,6 @@ def found(request):
     return bqvi.vbmc(model(), budget=60, seed=0)
 
 
-def share_moment(power):
-    """E[expit(t)^power] by quadrature."""
-    density = scipy.stats.norm(MEAN[1], SD[1])
-    return scipy.integrate.quad(lambda t: expit(t) ** power * density.pdf(t), -5.0, 4.0)[0]
-
-
 def test_the_mean_of_a_variable_is_within_a_thousandth_of_its_sd():
     """Of a rate with a gamma posterior, by any seed, as all weighted draws count."""
     rate = scipy.stats.gamma(38.0, scale=1 / 12.5)
@@ -69,21 +63,6 @@ def test_the_mean_of_a_variable_is_within_a_thousandth_of_its_sd():
         assert abs(posterior.mean[0] - rate.mean()) < 2e-3 * rate.std()
         assert posterior.sd[0] == pytest.approx(rate.std(), rel=5e-3)
         np.testing.assert_allclose(posterior.quantiles([0.05, 0.95])[:, 0], rate.ppf([0.05, 0.95]), rtol=5e-3)
-
-
-def test_moments_and_quantiles_are_those_of_the_variables(found):
-    posterior = found.posterior
-    assert isinstance(posterior, ModelPosterior)
-    assert posterior.names == NAMES
-    lognormal = scipy.stats.lognorm(SD[0], scale=math.exp(MEAN[0]))
-    share, spread = share_moment(1), math.sqrt(share_moment(2) - share_moment(1) ** 2)
-    tolerance = 0.03 * np.array([lognormal.std(), spread, spread])
-    assert (np.abs(posterior.mean[:3] - [lognormal.mean(), share, 1.0 - share]) < tolerance).all()
-    assert (np.abs(posterior.sd[:3] - [lognormal.std(), spread, spread]) < tolerance).all()
-    assert abs(posterior.mean[3] - lognormal.mean() * share) < 0.03 * posterior.sd[3]
-    np.testing.assert_allclose(posterior.quantiles([0.1, 0.9])[:, 0], lognormal.ppf([0.1, 0.9]), rtol=0.02)
-    np.testing.assert_allclose(np.diag(posterior.covariance), posterior.sd**2)
-    assert posterior.covariance[1, 2] == pytest.approx(-(posterior.sd[1] ** 2))
 
 
 def test_tables_draws_and_plots_have_the_names_of_the_variables(found):
@@ -159,16 +138,6 @@ def test_parameters_that_are_the_variables_keep_their_density():
     other = TargetModel(log_joint, ("b[0]", "b[1]"), to_named=lambda theta: {"b": np.tanh(theta)})
     assert type(of_model(Posterior.of(q, model=other))) is ModelPosterior
     assert type(of_model(Posterior.of(q))) is Posterior
-
-
-def test_weighted_draws_are_those_of_the_variables():
-    q = families.Gaussian(MEAN, np.diag(SD**2))
-    plain = Posterior.of(q, model=model())
-    points = plain.q.sample(20_000, 3)
-    weighted = Posterior(plain.q, plain.coordinates, WeightedDraws(points, points[:, 0]), plain.model)
-    posterior = of_model(weighted)  # weights exp(t) move the mean of ln s by its variance
-    expected = math.exp(MEAN[0] + SD[0] ** 2 + 0.5 * SD[0] ** 2)
-    assert posterior.mean[0] == pytest.approx(expected, rel=0.03)
 
 
 def test_arviz_gets_the_variables_of_a_loaded_posterior(tmp_path):

@@ -10,11 +10,9 @@ import torch
 
 import bqvi
 from bqvi import families
-from bqvi.adapters import TargetModel
 from bqvi.calls.coordinates import make_coordinates
 from bqvi.importance import effective_size
 from bqvi.posterior import Posterior, WeightedDraws
-from bqvi.posterior.posterior import weighted_quantiles
 from bqvi.records import flattened
 from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
 
@@ -68,29 +66,6 @@ def test_the_mixture_of_weighted_draws_has_the_density_they_have():
     assert len(draws.mixture(groups).weights) == 3
 
 
-def test_density_integrates_to_one():
-    x, y = (np.arange(n) + 0.5 for n in (400, 1200))
-    x, y = 2.0 * x / 400, 12.0 * y / 1200
-    grid = np.stack([g.ravel() for g in np.meshgrid(x, y)], axis=1)
-    mass = np.exp(plane().log_prob(grid)) * (x[1] - x[0]) * (y[1] - y[0])
-    assert mass.sum() == pytest.approx(1.0, abs=1e-4)
-    mean = mass @ grid
-    np.testing.assert_allclose(plane().mean, mean, atol=2e-4)
-    np.testing.assert_allclose(plane().covariance, (grid.T * mass) @ grid - np.outer(mean, mean), atol=1e-3)
-
-
-def test_quantiles_of_weighted_draws():
-    """With equal weights those by Hazen's rule; those of mirrored draws are mirrored."""
-    rng = np.random.default_rng(2)
-    draws, levels = rng.standard_normal((25, 3)), np.array([0.05, 0.3, 0.5, 0.9])
-    found = weighted_quantiles(draws, np.full(25, 1.0 / 25.0), levels)
-    np.testing.assert_allclose(found, np.quantile(draws, levels, axis=0, method="hazen"), rtol=1e-12)
-    weights = rng.dirichlet(np.ones(25))
-    np.testing.assert_allclose(
-        weighted_quantiles(draws, weights, levels), -weighted_quantiles(-draws, weights, 1.0 - levels)
-    )
-
-
 def test_moments_and_quantiles_are_those_of_draws():
     """Five standard errors each: about one false alarm in 1e5 runs."""
     posterior = every_kind()
@@ -123,21 +98,6 @@ def test_moments_of_a_periodic_parameter_are_those_around_its_mean_direction(at)
     assert posterior.mean[0] == pytest.approx(at, abs=1e-3)
     assert posterior.sd[0] == pytest.approx(sd, rel=1e-3)
     assert np.diff(posterior.quantiles([0.1587, 0.8413])[:, 0])[0] == pytest.approx(2 * sd, rel=0.02)
-
-
-def test_periodic_draws_are_wrapped():
-    posterior = every_kind()
-    draws = posterior.sample(2000, SEED)
-    angle = draws[:, 4]
-    assert ((angle >= 0) & (angle < 2 * math.pi)).all()
-    assert (angle < 1.0).any()  # across the seam
-    assert (angle > 5.5).any()
-    assert 0 <= posterior.mean[4] < 2 * math.pi
-    circular = np.angle(np.exp(1j * angle).mean()) % (2 * math.pi)
-    assert abs(np.angle(np.exp(1j * (posterior.mean[4] - circular)))) < 0.1
-    assert (draws[:, 5] == 3.0).all()
-    np.testing.assert_array_equal(draws, posterior.sample(2000, SEED))
-    assert posterior.log_prob(draws + 2 * math.pi * np.eye(6)[4]) == pytest.approx(posterior.log_prob(draws))
 
 
 def test_outside_has_no_density():
@@ -203,32 +163,6 @@ def test_arviz_opens_the_draws(tmp_path):
     np.testing.assert_allclose(back["sample_stats"]["lp"].values.ravel(), posterior.log_prob(draws))
     assert back["posterior"].attrs["log_evidence"] == -3.5
     assert arviz.extract(back)["above"].sizes == {"sample": 400}
-
-
-def test_arviz_has_the_variables_of_the_model():
-    arviz = pytest.importorskip("arviz_base")
-    model = TargetModel(
-        lambda theta: 0.0,
-        ("a", "log_b[0]", "log_b[1]"),
-        to_named=lambda theta: {"a": theta[:, 0], "b": np.exp(theta[:, 1:]), "c": theta[:, None, 1:] + 1.0},
-        coords={"side": ["left", "right"], "other": [1, 2, 3]},
-        dims={"b": ("side",), "y": ("other",)},
-        observed={"y": np.arange(3.0)},
-        constants={"x": np.ones((2, 2))},
-    )
-    posterior = Posterior.of(families.Gaussian(np.zeros(3), np.eye(3)), model=model)
-    tree = posterior.to_arviz(n=40, seed=2, log_evidence=-1.0)
-    draws = posterior.sample(40, 2)
-    found = tree["posterior"]
-    assert found["b"].dims == ("chain", "draw", "side")
-    assert list(found["b"].coords["side"].values) == ["left", "right"]
-    assert found["c"].dims == ("chain", "draw", "c_dim_0", "c_dim_1")
-    np.testing.assert_array_equal(found["b"].values.reshape(40, 2), np.exp(draws[:, 1:]))
-    np.testing.assert_array_equal(tree["unconstrained_posterior"]["log_b[1]"].values.ravel(), draws[:, 2])
-    assert tree["observed_data"]["y"].dims == ("other",)
-    assert tree["constant_data"]["x"].shape == (2, 2)
-    assert "r_hat" in found.attrs["note"]
-    assert arviz.extract(tree)["b"].sizes == {"sample": 40, "side": 2}
 
 
 def tilted():
