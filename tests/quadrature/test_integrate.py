@@ -142,17 +142,6 @@ def test_a_finite_measure():
     assert len(np.unique(part.nodes.round(9), axis=0)) == 30
 
 
-def test_the_surrogate_of_all_points_is_the_exact_average():
-    """By Bayesian quadrature itself, which interpolates, and not because all points were averaged."""
-    from bqvi.quadrature.surrogate import SMOOTH, StandardData, identity, surrogate
-
-    points = np.random.default_rng(1).standard_normal((25, 2))
-    data = StandardData(points, bump(points)[:, None])
-    psi = np.array([-1.0, -1.0, np.log(1e-13)])
-    member = surrogate("test", identity(Empirical(points)), SMOOTH, data, psi)
-    assert member.integral()[0][0] == pytest.approx(bump(points).mean(), rel=1e-9)
-
-
 def test_logarithms():
     for method in ("monte-carlo", "qmc", "bq", "wsabi-m"):
         plain = bqvi.integrate(lambda x: np.log(bump(x)), GAUSSIAN, 40, method, log=True)
@@ -165,16 +154,6 @@ def test_logarithms():
         assert abs(plain.log_mean - np.log(TRUTH)) < 4.5 * plain.log_sd
     nowhere = bqvi.integrate(lambda x: np.full(len(x), -np.inf), GAUSSIAN, 20, "wsabi-l", log=True)
     assert nowhere.log_mean == -np.inf
-
-
-def test_units_do_not_matter():
-    found = bqvi.integrate(bump, GAUSSIAN, 30)
-    other = bqvi.integrate(lambda x: 1e6 * bump(x) - 3e6, GAUSSIAN, 30)
-    # the same run up to rounding, which the search for hyperparameters may enlarge
-    assert (other.mean + 3e6) / 1e6 == pytest.approx(found.mean, abs=0.1 * found.sd)
-    scaled = Gaussian(1e3 * GAUSSIAN.mean, 1e6 * GAUSSIAN.covariance)
-    wide = bqvi.integrate(lambda x: bump(x / 1e3), scaled, 30)
-    assert wide.mean == pytest.approx(found.mean, abs=0.1 * found.sd)
 
 
 def test_several_outputs():
@@ -344,11 +323,6 @@ def test_a_kink_or_a_jump_is_not_taken_for_noise_that_is_stated_too_small(rough)
         assert repeats in (0, 4)
         twice += repeats > 0
     assert told <= 1, (told, twice)
-
-
-def test_noise_as_a_function_that_is_constant_is_that_constant():
-    number, function = (integral_from_noisy_values(sd, 0) for sd in (0.05, lambda x: np.full(len(x), 0.05)))
-    assert (function.mean, function.sd) == pytest.approx((number.mean, number.sd), rel=1e-6)
 
 
 @pytest.mark.parametrize("noise", [0.05, "unknown"])

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 import bqvi
 from bqvi.quadrature import METHODS
@@ -26,33 +25,6 @@ def test_is_the_volume_times_the_mean(method):
     np.testing.assert_allclose(over_box.trace["mean"], 8 * mean.trace["mean"], rtol=1e-12)
     np.testing.assert_allclose(over_box.trace["sd"], 8 * mean.trace["sd"], rtol=1e-12)
     np.testing.assert_array_equal(over_box.values, f(over_box.nodes))
-
-
-@pytest.mark.parametrize("method", ["bq", "qmc"])
-def test_of_one_dimension_of_logarithms_and_of_several_outputs(method):
-    one = bqvi.integrate(lambda x: np.cos(x[:, 0]), "lebesgue", 16, method, lower=0.0, upper=np.pi / 2)
-    assert one.mean == pytest.approx(1.0, abs=max(4.5 * one.sd, 1e-9))
-    tiny = bqvi.integrate(
-        lambda x: np.log(f(x)) - 900.0, "lebesgue", 40, method, lower=LOWER, upper=UPPER, log=True
-    )
-    assert tiny.log_mean + 900.0 == pytest.approx(np.log(TRUTH), abs=4.5 * tiny.log_sd)
-    two = bqvi.integrate(
-        lambda x: np.stack([f(x), 3 * f(x)], axis=1), "lebesgue", 40, method, lower=LOWER, upper=UPPER
-    )
-    np.testing.assert_allclose(np.sqrt(np.diag(two.covariance)), two.sd)
-    np.testing.assert_allclose(two.mean, [TRUTH, 3 * TRUTH], atol=4.5 * two.sd.max())
-
-
-def test_tensors_numbers_and_the_tolerance():
-    given = {"lower": torch.tensor(LOWER), "upper": torch.tensor(UPPER)}
-    found = bqvi.integrate(lambda x: torch.exp(-x[:, 0]) * (2 + x[:, 1] ** 2), "lebesgue", 40, **given)
-    assert isinstance(found.nodes, torch.Tensor)
-    assert found.mean == pytest.approx(TRUTH, rel=1e-3)
-    cube = bqvi.integrate(lambda x: x.sum(axis=1), "lebesgue", 12, lower=0.0, upper=np.array([2.0, 2.0, 2.0]))
-    assert cube.mean == pytest.approx(24.0, rel=1e-3)
-    stopped = bqvi.integrate(f, "lebesgue", 60, lower=LOWER, upper=UPPER, tolerance=0.5)
-    assert stopped.stopped == "tolerance"
-    assert stopped.sd < 1.0
 
 
 def test_a_run_is_resumed_over_the_same_box(tmp_path):
@@ -84,12 +56,6 @@ def test_a_run_is_resumed_over_the_same_box(tmp_path):
 def test_what_is_refused(given, match):
     with pytest.raises((ValueError, TypeError), match=match):
         bqvi.integrate(f, **({"measure": "lebesgue"} | given))
-
-
-def test_bounds_alone_are_a_box():
-    """int_1^3 x^3 dx = 20."""
-    found = bqvi.integrate(lambda x: x[:, 0] ** 3, lower=1.0, upper=3.0, budget=15, seed=4)
-    assert found.mean == pytest.approx(20.0, abs=1e-3)
 
 
 def test_booleans_are_the_indicator_of_a_set():

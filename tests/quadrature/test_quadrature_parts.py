@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from acquisition.conditioned import variance_reduction
-from bqvi.quadrature.nodes import by_variance, conditioned, whitened_cross
+from bqvi.quadrature.nodes import conditioned, whitened_cross
 from bqvi.quadrature.state import Warped, products
 from bqvi.quadrature.surrogate import (
     ROUGH,
@@ -22,9 +22,7 @@ from bqvi.quadrature.surrogate import (
 from experiments.problems.integrands import integrands
 from gp import GaussianProcess, Values
 from gp.embeddings.kernel_products import square, triple
-from gp.evidence import Evidence
 from gp.kernels import Matern32, SquaredExponential
-from gp.linalg import cholesky
 from gp.low_discrepancy import scrambled_sobol
 from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
 
@@ -57,44 +55,6 @@ def a_surrogate(dimension=2, family=SMOOTH, chart=None, psi=None, **options):
 
 
 # --- the process ---------------------------------------------------------------------------------
-
-
-def test_leave_one_out_is_that_of_deleted_data():
-    member = a_surrogate(outputs=2)
-    errors, sd = member.process.leave_one_out()
-    matrix = member.kernel(member.data.u, member.data.u) + member.tau * np.eye(12)
-    for i in (0, 5, 11):
-        kept = np.arange(12) != i
-        factor = cholesky(matrix[np.ix_(kept, kept)])
-        rest = Evidence.of(factor, member.data.values[kept], np.ones((11, 1)), "marginal")
-        whitened = rest.factor.solve(matrix[kept][:, [i]])
-        mean, unit = (
-            rest.expectations(whitened, np.ones(1)),
-            rest.unit_covariance(matrix[[i]][:, [i]], whitened, 1.0),
-        )
-        # the closed form loses digits to the conditioning of K, 1e4 here
-        np.testing.assert_allclose(errors[i], (member.data.values[i] - mean)[0], rtol=1e-8)
-        expected = np.sqrt(member.process.inflation * member.process.scales * unit[0, 0])
-        np.testing.assert_allclose(sd[i], expected, rtol=1e-8)
-
-
-def test_the_process_is_the_limit_of_a_vague_prior_on_the_mean():
-    member = a_surrogate()
-    mean, unit = member.integral()
-    kernel = SquaredExponential(np.exp(member.psi[:-1]), 1.0)
-    vague = 1e6
-    matrix = kernel(member.data.u, member.data.u) + member.tau * np.eye(12) + vague
-    z = GaussianProcess(kernel).condition(member.data.u[:0], np.zeros(0))
-    from gp.embeddings import embed
-
-    pair = embed(kernel, standard(2))
-    cross = pair.mean(member.data.u) + vague
-    solved = np.linalg.solve(matrix, np.column_stack([member.data.values, cross]))
-    # 1e6 instead of infinity: relative error 1e-6, and the rounding of adding it, 1e-10 x condition
-    np.testing.assert_allclose(mean[0], cross @ solved[:, 0], rtol=1e-5)
-    variance = float(pair.double()) + vague - cross @ solved[:, 1]
-    np.testing.assert_allclose(unit, variance, rtol=1e-3)
-    assert z.jitter == 0
 
 
 @pytest.mark.parametrize("case", ["smooth", "rough", "two outputs", "known noise", "gradients", "zero mean"])
@@ -143,19 +103,6 @@ def test_gram_and_its_pullback_are_those_of_the_kernel(family, dimension):
 # --- Bayesian quadrature itself --------------------------------------------------------------------
 
 
-def test_weights_tend_to_those_of_gauss_hermite():
-    nodes, weights = np.polynomial.hermite_e.hermegauss(6)
-    errors = []
-    for length in (4.0, 8.0, 16.0):
-        psi = np.array([np.log(length), np.log(1e-30)])
-        data = StandardData(nodes[:, None], np.eye(6))
-        member = surrogate("test", identity(standard(1)), SMOOTH, data, psi)
-        errors.append(np.abs(member.integral()[0] - weights / weights.sum()).max())
-    # the difference is O(1 / length^2), until the conditioning, length^20 eps, takes over
-    assert errors[1] < errors[0] / 3
-    assert errors[1] < 1e-2
-
-
 def test_error_falls_at_the_rate_of_the_kernel():
     """Matern 3/2 in one dimension is the Sobolev space H^2: the worst-case error falls as n^-2."""
     box = Uniform(np.zeros(1), np.ones(1))
@@ -187,22 +134,6 @@ def test_reduction_is_the_brute_force_difference_of_variances():
         )
         # differences of numbers of size 1 with K of condition 1e4
         assert scores[i] == pytest.approx(before - grown.integral()[1], rel=1e-6, abs=1e-11)
-
-
-def test_greedy_takes_the_best_candidate_each_time():
-    member = a_surrogate(centred=False)
-    candidates = np.random.default_rng(2).standard_normal((20, 2))
-    chosen = by_variance(member, candidates, 4)
-    u = member.data.u
-    for k in range(4):
-        left = [i for i in range(20) if i not in chosen[:k]]
-        after = []
-        for i in left:
-            grown = StandardData(np.vstack([u, candidates[i]]), np.zeros((len(u) + 1, 1)), centred=False)
-            fresh = surrogate("test", member.chart, SMOOTH, grown, member.psi)
-            after.append(fresh.integral()[1])
-        assert left[int(np.argmin(after))] == chosen[k]
-        u = np.vstack([u, candidates[chosen[k]]])
 
 
 @pytest.mark.parametrize("family", [SMOOTH, ROUGH])
