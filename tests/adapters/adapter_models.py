@@ -10,10 +10,9 @@ unconstrained parameters to them, whatever that is.
 """
 
 import numpy as np
+from call_contracts import check_target
 from scipy import stats
 from scipy.special import betaln, logsumexp
-
-from bqvi.calls.testing import check_target
 
 EFFECTS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])

@@ -9,10 +9,10 @@ import pickle
 
 import numpy as np
 import pytest
+from call_contracts import check_target
 
 import bqvi
 from bqvi.adapters import from_jax
-from bqvi.calls.testing import check_target
 
 jax = pytest.importorskip("jax", reason="the extra jax is not installed", exc_type=ImportError)
 import jax.numpy as jnp  # noqa: E402

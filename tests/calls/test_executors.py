@@ -10,10 +10,10 @@ from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, Thre
 
 import numpy as np
 import pytest
+from call_contracts import check_executor
 
 import bqvi
 from bqvi.calls import Caller, EvaluationError, Function, Ledger, RayExecutor
-from bqvi.calls.testing import check_executor
 from bqvi.models import LogJoint
 
 POINTS = np.random.default_rng(0).standard_normal((6, 2))
