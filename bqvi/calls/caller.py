@@ -104,11 +104,12 @@ class Caller:
 
     @property
     def identity(self) -> dict[str, str]:
-        """Bounds, names and prior, by which a log joint is told from another without a call."""
+        """Bounds, names, prior and code, by which a log joint is told from another without a call."""
         parts = () if self.coordinates is None else [getattr(self.coordinates, name) for name in VECTORS]
         bounds = fingerprint(tuple(np.asarray(part, float) for part in parts))
         function = self.function
-        return {"bounds": bounds, "names": ", ".join(function.names), "prior": function.range.prior}
+        told = {"names": ", ".join(function.names), "prior": function.range.prior}
+        return {"bounds": bounds, "function": function.digest} | told
 
     def to_user(self, points: np.ndarray) -> np.ndarray:
         """The parameters (n, P) that the function is called with at points (n, D)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bqvi.arguments import Such, instead
+from bqvi.digest import digest
 from gp.arrays import Array, as_like, is_torch, shown
 from gp.checks import require_above, require_boolean, require_shape
 
@@ -135,6 +136,7 @@ class Function:
     errors : "raise", "infeasible" or "numerical": see :mod:`bqvi.calls.faults`.
     names : the names of the P parameters, for messages and for functions that take them as arguments.
     model : the `bqvi.calls.TargetModel` whose log joint this is; None if there is none.
+    digest : that of ``value`` before its first call (:mod:`bqvi.digest`).
     """
 
     value: Callable[..., Any]
@@ -148,6 +150,7 @@ class Function:
     errors: str = "numerical"
     names: tuple[str, ...] = ()
     model: TargetModel | None = None
+    digest: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         for name in ("value", "gradient", "noise_sd"):
@@ -156,6 +159,7 @@ class Function:
         if not callable(value):
             name = self.range.title.replace(" ", "_")
             raise TypeError(f"{name} is {shown(value)}; it must be a function of points{instead(value)}")
+        object.__setattr__(self, "digest", digest(value))
         require_boolean("vectorised", self.vectorised)
         named = isinstance(self.gradient, str) and self.gradient == AUTODIFF
         if not (self.gradient is None or callable(self.gradient) or named):

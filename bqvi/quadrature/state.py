@@ -83,6 +83,7 @@ def identity(integrand: Caller, measure: Measure, method: str, log_volume: float
         "log": function.range.logarithmic,
         "log_density": function.log_weight is not None,
         "gradient": function.gradient is not None,
+        "function": function.digest,
     }
 
 

@@ -20,6 +20,7 @@ from bqvi.calls import Ledger
 from bqvi.records import record_of, write_record
 from gp.arrays import shown
 from gp.files import read_arrays
+from gp.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from bqvi.runs.engine import VerifiableEngine
@@ -154,13 +155,24 @@ def _require_same(
     if its != door:
         raise ValueError(f"{what} holds a run of bqvi.{its}; this is bqvi.{door}")
     for name, now in same.items():
-        if name not in settings:
+        if name == "function":
+            _warn_of_another(settings.get(name, ""), now)
+        elif name not in settings:
             raise ValueError(
                 f"{what} was written by another version of bqvi: {name} is not in it; start anew"
             )
-        if settings[name] != now:
+        elif settings[name] != now:
             before = _difference(name, settings[name], now)
             raise ValueError(f"the run to resume {before}; resume with what it was begun with, or start anew")
+
+
+def _warn_of_another(before: str, now: str) -> None:
+    """Warn if two digests of functions differ, and are of one version of Python."""
+    if before != now and before.partition(" ")[0] == now.partition(" ")[0]:
+        warn_user(
+            "the code of the function, or a number in it, is not that of the run to resume, whose values are "
+            "kept: run=bqvi.Run(verify=3) makes three of them again and compares; if they differ, start anew"
+        )
 
 
 def _difference(name: str, before: object, now: object) -> str:

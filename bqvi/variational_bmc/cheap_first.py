@@ -111,7 +111,7 @@ class CheapFirst:
     def checkpoint(self, state: State | OnCheap) -> Checkpoint:
         if not isinstance(state, OnCheap):
             return self._expensive.checkpoint(state)
-        settings = self._cheap.checkpoint(state.state).settings
+        settings = self._expensive.checkpoint(state.state).settings
         return Checkpoint(DOOR, settings, state, 0, n_cheap_evaluations=state.state.n_evaluations)
 
     def status(self, state: State | OnCheap) -> RunStatus:

@@ -197,7 +197,8 @@ def _begun(
     begins: Any = expensive if cheap is None else _cheap_first(cheap, expensive, start)
     state = None
     if resume is not None:
-        same, records = {"prior": expensive.target.function.range.prior}, RECORDS | named(OnCheap)
+        same = {name: expensive.target.identity[name] for name in ("prior", "function")}
+        records = RECORDS | named(OnCheap)
         before = resumed(resume, DOOR, records, same).state
         if cheap is None and isinstance(before, OnCheap):
             raise ValueError("the run to resume ended on its cheap model: give cheap")

@@ -464,8 +464,7 @@ class VBMCRun:
         return replace(found, fits_at=fits_at) if state.rows and len(found) >= fits_at else found
 
     def checkpoint(self, state: State) -> Checkpoint:
-        prior = self.target.function.range.prior
-        settings = {"dimension": self.target.dimension, "seed": self.seed, "prior": prior}
+        settings = {"dimension": self.target.dimension, "seed": self.seed, **self.target.identity}
         cheap = state.n_cheap_evaluations
         return Checkpoint(DOOR, settings, state, state.n_evaluations, n_cheap_evaluations=cheap)
 
