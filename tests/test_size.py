@@ -47,8 +47,8 @@ def sizes() -> dict[str, int]:
     """The figures, by name."""
     doors = (bqvi.vbmc, bqvi.integrate, bqvi.fit, bqvi.evidence_bounds)
     return {
-        "lines of bqvi, gp and acquisition": 56_194lines("bqvi", "gp", "acquisition"),
-        "lines of the core of bqvi": 26_845lines(*(f"bqvi/{name}" for name in CORE)),
+        "lines of bqvi, gp and acquisition": _lines("bqvi", "gp", "acquisition"),
+        "lines of the core of bqvi": _lines(*(f"bqvi/{name}" for name in CORE)),
         "constants": _constants(),
         **{f"arguments of {door.__name__}": len(inspect.signature(door).parameters) for door in doors},
     }
