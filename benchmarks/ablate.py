@@ -59,7 +59,8 @@ def _of_integrate() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
 
     def _own(mean: Any, covariance: Any, judgement: Any, values: Any, _: Any) -> tuple[Any, Any]:
         sizes = sampling.of_constants(np.where(values == 0, 1.0, values)) * judgement.constant
-        return mean, judgement.inflation**2 * covariance + np.diag(sizes**2 + judgement.excess)
+        excess = np.maximum(judgement.excess - (judgement.inflation**2 - 1.0) * np.diag(covariance), 0.0)
+        return mean, judgement.inflation**2 * covariance + np.diag(sizes**2 + excess)
 
     return {
         "Sobol average": [(bayesian, "combined", _own)],

@@ -30,10 +30,10 @@ mean m is an extrapolation by the kernel, so that r is shrunk there towards its 
 
 Where v is less than a squared nat the density is that of the process, where it is more it is exp(c) q, whose
 integral is exp(c). The probability p that the log joint can be evaluated at u is that of `designs`. The
-standard deviation is the root of the sum of the squares of
+standard deviation is the root of the sum of three squares: of the process, with E_P[t f] and its difference
+from f under q (`Trust`), of the draws, from the sums of weights of blocks of the Sobol points, and of what is
+not seen, the largest of
 
-    the standard deviation of E_P[t f] by the process, and its difference from f under q (`Trust`)
-    the standard deviation due to the draws, from the sums of weights of blocks of the Sobol points
     the shrinkage, E_P[(1 - t) min(|m - c|, sqrt v)]
     the mass at the edge of the feasible region, E_P[1 - p]
     the mass that the process lacks, its standard error
@@ -408,15 +408,14 @@ def remembered_evidence(
     first, shape = slice(1024), float(pareto_shape(weights))
     shrunk = weights[first] * shrinkage[first] / weights[first].sum()
     variance = _of_process(found, at.points[first], at.whitened[:, first], shrunk)
-    parts = (
-        Trust.of(q, memory, found).sd(variance),
-        _of_draws(weights),
+    unseen = (
         float(weights @ ((1.0 - shrinkage) * np.minimum(np.abs(at.deviation), np.sqrt(at.variance)))),
         float(weights @ (1.0 - at.possible)),
         error,
-        (EVIDENCE.share_at(shape) if len(beyond) > 1 else 1.0) * (value - elbo),
+        abs((EVIDENCE.share_at(shape) if len(beyond) > 1 else 1.0) * (value - elbo)),
         _rise(memory),
     )
+    parts = Trust.of(q, memory, found).sd(variance), _of_draws(weights), max(unseen)
     of_q = np.exp(at.log_ratio)
     infeasible = float(of_q @ (1.0 - at.possible) / of_q.sum())
     sd = float(np.linalg.norm(parts))

@@ -312,7 +312,7 @@ class BayesianRun:
         values: np.ndarray,
         units: IntegrandUnits,
     ) -> tuple[np.ndarray, np.ndarray, Judgement]:
-        """Mean (o,), covariance (o, o) and judgement of an ``integral``, of ``values`` in ``units``."""
+        """Mean, covariance but for what was not seen, and judgement of an ``integral`` of ``values``."""
         problem = self.problem
         assert state.ensemble is not None  # set by the caller
         weights = problem.model.weights(state.ensemble.best)
@@ -323,14 +323,13 @@ class BayesianRun:
             tested = test_of(answer, state.log_weights, log_integral)
         judgement = judge(state.ensemble, state.sobol, values / units.unit, weights, tested)
         prior_variance = problem.model.variance_of_the_prior(state.ensemble.best)
-        judgement = replace(judgement, excess=judgement.excess + prior_variance)
+        modes, excess = unseen_modes(problem, state), np.maximum(judgement.excess, prior_variance)
+        judgement = replace(judgement, excess=excess, modes=modes)
         in_units = (values - units.centre) / units.unit
         mean, covariance = combined(*integral, judgement, in_units, state.sobol)
         covariance = np.outer(units.unit, units.unit) * covariance
         covariance[judgement.zero, judgement.zero] = np.inf
-        mean = units.centre + units.unit * mean
-        unseen = unseen_modes(problem, state) ** 2 + (0.0 if tested is None else tested.variance)
-        return mean, covariance + np.diag(unseen * np.where(mean == 0, 0.0, mean) ** 2), judgement
+        return units.centre + units.unit * mean, covariance, judgement
 
     def _with_estimate(self, state: IntegrationState, began: float | None = None) -> IntegrationState:
         """Return the state with a record of all its nodes; ``began`` is the time at which the step began."""
@@ -349,7 +348,8 @@ class BayesianRun:
             found = ensembles.condition(problem.standard.measure, data, state.fits)
         state = replace(state, ensemble=found)
         moments = found.integral(problem.model.moments)
-        mean, covariance, _ = self._estimate(state, moments, values, units)
+        mean, covariance, judgement = self._estimate(state, moments, values, units)
+        covariance = judgement.with_unseen(mean, covariance)
         seconds = state.seconds + time.perf_counter() - began
         shift = units.shift + problem.log_volume
         sd = shifted_back(np.sqrt(np.diag(covariance)), shift)
@@ -466,7 +466,7 @@ class BayesianRun:
         log_mean = float(np.log(max(float(mean[0]), 1e-300))) + units.shift
         unexplored, beyond = doubts(problem, state, self._seed(len(state)), log_mean)
         judgement = replace(judgement, unexplored=unexplored, beyond=beyond)
-        return mean, covariance + np.diag(np.square(beyond * mean)), units, judgement
+        return mean, judgement.with_unseen(mean, covariance), units, judgement
 
     def result(self, state: IntegrationState, reason: str) -> Integral:
         require_nodes(state)

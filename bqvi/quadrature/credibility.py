@@ -11,10 +11,10 @@ Four checks are made with the evaluations of the run.
 
        kappa^2 = max(1, (4 + m r) / (2 + m)),
 
-   shrunk towards 2 by a prior of two nodes. Without node i the integral changes by w_i e_i, its weight times
-   its error. The excess of the sum of these squares over its expectation sum w_i^2 s_i^2 and a standard
-   deviation of it, sqrt(2 sum w_i^4 s_i^4), is added to the variance (a jackknife, less its expectation), as
-   at a jump only the predictions of the two nodes beside it are wrong.
+   shrunk towards 2 by a prior of two nodes. At a jump only the predictions of the two nodes beside it are
+   wrong. Without node i the integral changes by w_i e_i, its weight times its error. The variance is not less
+   than that of the process and the excess of the sum of these squares over its expectation sum w_i^2 s_i^2
+   and a standard deviation of it, sqrt(2 sum w_i^4 s_i^4) (a jackknife, less its expectation).
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like exp(|u|^2 / 4)
    (`gp.kernels.Tilted`), the nodes hardly determine the integrand beyond them, and averages even less. True
    growth has evidence in proportion to the nodes, a polynomial seen at few nodes has not: ``growth_nats`` for
@@ -59,10 +59,11 @@ integral Z of the answer and w_i = p(u_i) / q(u_i), two numbers follow from the 
     ln(1 + d / Z),   d^2 = sum_i w_i^2 (f(u_i) - m_i)^2 / n^2
     kappa,           from the ratio of sum_i w_i^2 (f(u_i) - m_i)^2 to sum_i w_i^2 s_i^2
 
-d is the standard error of the average of w (f - m), by which a control variate m corrects the integral, and
-part of the standard deviation. kappa is the factor by which the errors exceed their standard deviations. An
-answer with few tests, or of which either number is large, is not credible. No test lies so far out that the
-measure has no mass there, where a quotient of two densities may have any size.
+d is the standard error of the average of w (f - m), by which a control variate m corrects the integral. The
+share that is not seen, whose square is added to the variance of ln Z, is the largest of d / Z, of that beyond
+the nodes and of what unseen modes are expected to add (:mod:`bqvi.unseen`). kappa is the factor by which
+errors exceed their sds. An answer with few tests, or of which d or kappa is large, is not credible.
+No test lies where the measure has no mass, as a quotient of two densities may have any size there.
 """
 
 from __future__ import annotations
@@ -165,9 +166,9 @@ class Tested:
         return self.count > 1 and right
 
     @property
-    def variance(self) -> float:
-        """The variance of the integral over its square, with this error of its logarithm."""
-        return float(np.sinh(min(self.error, 350.0)) ** 2)
+    def sd(self) -> float:
+        """The standard deviation of the integral over its size, with this error of its logarithm."""
+        return float(np.sinh(min(self.error, 350.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,9 +180,10 @@ class Judgement:
     explained : share of the variance that is predicted. gain : log evidence over that of noise.
     inflation : kappa. grows : whether the evidence is for growth in the tails.
     constant : (o,), whether all values of an output are the same.
-    excess : (o,), the variance that is added by the jackknife.
+    excess : (o,), the variance beside that of the process, by the jackknife.
     zero : (o,), whether all values of an output are zero.
     unexplored : whether the logarithms leave room for a mode that no node has shown (:mod:`rises`).
+    modes : the nats that unseen modes are expected to add.
     beyond : the share of the integral that may lie beyond the nodes by the logarithms.
     tested : the result of evaluations that could have refuted it; None where there are no such tests.
     """
@@ -194,6 +196,7 @@ class Judgement:
     excess: np.ndarray
     zero: np.ndarray
     unexplored: bool = False
+    modes: float = 0.0
     beyond: float = 0.0
     tested: Tested | None = None
 
@@ -207,6 +210,11 @@ class Judgement:
         """Whether the surrogate's estimate is returned unchanged."""
         stands = not (self.grows or self.unexplored) and self.beyond < REFUTATION.allowed
         return self.predicts and stands and (self.tested is None or self.tested.survived)
+
+    def with_unseen(self, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+        """The ``covariance`` (o, o) of integrals ``mean`` (o,) with what was not seen."""
+        share = max(self.modes, self.beyond, 0.0 if self.tested is None else self.tested.sd)
+        return covariance + np.diag(np.square(share * mean))
 
     @property
     def weight(self) -> float:
@@ -364,8 +372,9 @@ def combined(
         Sobol sequence.
     """
     # the unit of values that are all the same is their size: see `of_constants`
-    further = (judgement.constant / (len(values) + 2.0)) ** 2 + judgement.excess
-    covariance = judgement.inflation**2 * covariance + np.diag(further)
+    constant, inflated = (judgement.constant / (len(values) + 2.0)) ** 2, judgement.inflation**2 * covariance
+    excess = np.maximum(judgement.excess - np.diag(inflated - covariance), 0.0)
+    covariance = inflated + np.diag(constant + excess)
     alone = judgement.credible or judgement.constant.all() or (judgement.grows and judgement.predicts)
     if alone or np.sum(sobol) < 2:
         return mean, covariance

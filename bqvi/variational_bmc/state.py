@@ -5,7 +5,6 @@ The state consists of arrays and numbers, so that it is saved without pickles an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import nan
@@ -78,6 +77,7 @@ class Row:
     seconds: float
     elbo: float
     elbo_sd: float
+    """The sd of the log evidence, nats, without what unseen modes may add."""
     log_evidence: float
     log_evidence_sd: float
     effective_share: float
@@ -101,11 +101,6 @@ class Row:
     """The number of evaluations of the record whose claim was tested last, or 0 (:mod:`stopping`)."""
     beyond: float = 0.0
     """The rise of the log evidence, nats, if f were one sd higher where its sd is large (`correction`)."""
-
-    @property
-    def known_sd(self) -> float:
-        """The sd of the log evidence, nats, without ``unseen``."""
-        return math.sqrt(max(self.log_evidence_sd**2 - self.unseen**2, 0.0))
 
 
 _KNOWN = (

@@ -1,7 +1,10 @@
 """Records, the conditions of convergence, and evaluations that could refute a claim of it or show noise.
 
-A record has the estimate of a step and the sd of the log evidence (`record`). Seven conditions on the last
-records, with the thresholds of `ConvergenceSettings`, have to hold.
+A record has the estimate of a step and the sd of the log evidence (`record`), the root of the sum of the
+squares of three: by the surrogate, scaled by its prediction errors; by the number of draws; and what is not
+seen. This is the largest of the nats that unseen modes are expected to add, the sd by unknown edges of where
+f is finite, the rise if f is higher where it is unknown, and the change of an estimate that is not settled.
+Seven conditions on the last records, with the thresholds of `ConvergenceSettings`, have to hold.
 
 - *Is the posterior settled?* Successive posteriors differ by little more than estimates of equal ones do.
 - *Is the evidence constant?* The records of log Z lie within the tolerance, or their own sd, of each other.
@@ -12,8 +15,8 @@ records, with the thresholds of `ConvergenceSettings`, have to hold.
   could refute it log Z moves by less than its sd, and the sd does not grow.
 - *Did the surrogate predict draws of the posterior?* By the share of the mass in which it and the log joint
   differ at these. Noisy values leave it out.
-- *Has the plausible box been explored, and are few further modes expected?* See :mod:`exploration`, whose
-  part of the sd is not counted in the third condition.
+- *Has the plausible box been explored, and are few further modes expected?* See :mod:`exploration`. What
+  these may add is not counted in the third condition.
 
 The acquisition evaluates nothing where the surrogate's mean is too low and its variance small, nor beyond the
 draws of its posterior. A run that is about to converge therefore evaluates points of two kinds, as the batch
@@ -89,15 +92,9 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     found, volume = estimate.found, state.frame.log_volume
     divergence, log_evidence = _divergence(before, state), found.log_evidence + volume
     beyond = estimate.pool.possible_rise(found.log_evidence, estimate.surrogate.data.top)
-    sd = np.linalg.norm(
-        [
-            found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state))),
-            found.edge_sd,
-            beyond,
-            _unsettled(before, state, log_evidence, divergence),
-            found.monte_carlo_sd,
-        ]
-    )
+    process = found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state)))
+    unseen = max(found.edge_sd, beyond, _unsettled(before, state, log_evidence, divergence))
+    seen = np.hypot(process, found.monte_carlo_sd)
     variation, compared = total_variation(state)
     if observation_noise(state, estimate) > 0.0:
         variation *= 0.0  # noisy values do not show it; NaN, where the test has not been made, remains
@@ -105,9 +102,9 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         n_evaluations=len(state),
         seconds=state.seconds,
         elbo=found.elbo + volume,
-        elbo_sd=float(sd),
+        elbo_sd=float(np.hypot(seen, unseen)),
         log_evidence=log_evidence,
-        log_evidence_sd=float(np.hypot(sd, state.exploration.unseen)),
+        log_evidence_sd=float(np.hypot(seen, max(unseen, state.exploration.unseen))),
         effective_share=found.effective_sample_size / len(found.u),
         pareto_k=found.pareto_k,
         n_components=estimate.q.count,
@@ -186,7 +183,7 @@ def judge(rows: tuple[Row, ...], tolerance: float, steady: int = CONVERGENCE.ste
 
 def _about_change(last: tuple[Row, ...], tolerance: float) -> list[str]:
     """The reasons why posterior and log evidence may still change, from the latest records."""
-    sds = [row.known_sd for row in last]
+    sds = [row.elbo_sd for row in last]
     evidences = np.array([row.log_evidence for row in last])
     spread = float(np.ptp(evidences))
     allowed = max(tolerance, 2.0 * float(np.median(sds)))
@@ -215,10 +212,10 @@ def _about_test(rows: tuple[Row, ...], tolerance: float) -> list[str]:
     reasons = []
     if not now.total_variation < max(tolerance, COMPARISON.allowed(now.compared)):
         reasons.append(f"{_DIFFERENT_MASS} (by {now.total_variation:.0%} of the mass)")
-    moved, sd = abs(now.log_evidence - claim.log_evidence), max(claim.known_sd, 0.5 * tolerance)
-    if not (moved < sd and now.known_sd < COMPARISON.grown * sd):
+    moved, sd = abs(now.log_evidence - claim.log_evidence), max(claim.elbo_sd, 0.5 * tolerance)
+    if not (moved < sd and now.elbo_sd < COMPARISON.grown * sd):
         reasons.append(
-            f"{_REFUTED} (the log evidence by {moved:.2g}, its sd from {sd:.2g} to {now.known_sd:.2g})"
+            f"{_REFUTED} (the log evidence by {moved:.2g}, its sd from {sd:.2g} to {now.elbo_sd:.2g})"
         )
     return reasons
 

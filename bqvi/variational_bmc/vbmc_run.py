@@ -410,7 +410,7 @@ class VBMCRun:
             return max(left // 2, EXPLORATION.points)
         late = left <= before.n_evaluations and not before.exploration.limited
         most = row.unseen + math.sqrt(observation_noise(before, estimate))
-        return EXPLORATION.late if late and row.known_sd < most else 0
+        return EXPLORATION.late if late and row.elbo_sd < most else 0
 
     def tested(self, state: State, estimate: Estimate) -> State | None:
         """The state with the points of a test of its claim pending; None where none is due or affordable."""

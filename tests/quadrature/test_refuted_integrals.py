@@ -54,7 +54,7 @@ def test_the_error_is_that_of_a_control_variate_refitted_without_each_test(teste
     expected = np.log1p(np.sqrt(np.sum(np.square(errors))) / len(tested) / 0.7)
     assert found.count == len(tested)
     assert found.error == pytest.approx(expected, rel=1e-6)
-    assert np.arcsinh(np.sqrt(found.variance)) == pytest.approx(expected)
+    assert np.arcsinh(found.sd) == pytest.approx(expected)
 
 
 def test_the_density_of_points_of_the_answer_widened():

@@ -342,5 +342,5 @@ def test_with_half_of_the_budget_spent_a_run_explores_once_unseen_modes_are_the_
     row, before = state.rows[-1], state.before_last_record()
     estimate = run.engine.learn(before)[1]
     for known in (0.5 * row.unseen, 2.0 * row.unseen):
-        found = replace(row, log_evidence_sd=np.hypot(known, row.unseen), total_variation=0.0)
+        found = replace(row, elbo_sd=known, total_variation=0.0)
         assert (run.engine.explores(before, found, estimate) > 0) == (known < row.unseen)

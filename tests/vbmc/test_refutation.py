@@ -87,9 +87,9 @@ def test_a_run_converges_once_its_claim_was_tested():
     assert found.converged
     assert last.total_variation < COMPARISON.total_variation
     assert abs(found.log_evidence) < max(0.05, 3 * found.log_evidence_sd)
-    assert last.known_sd <= found.log_evidence_sd
+    assert last.elbo_sd <= found.log_evidence_sd
     (claim,) = [row for row in found.trace.rows if row.n_evaluations == last.tested]
-    assert abs(last.log_evidence - claim.log_evidence) < max(claim.known_sd, 0.025)
+    assert abs(last.log_evidence - claim.log_evidence) < max(claim.elbo_sd, 0.025)
     state = found.checkpoint.state
     test = ~np.isnan(state.predicted[:, 2])
     assert np.isfinite(state.predicted[test, 2]).sum() % COMPARISON.draws == 0
