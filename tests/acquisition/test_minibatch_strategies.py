@@ -122,6 +122,20 @@ F5 = Features.of(X5, rank=3)
 G5 = gradients(X5)
 
 
+@pytest.mark.parametrize(
+    ("strategy", "draws"),
+    [(Uniform(size), itertools.combinations(range(5), size)) for size in (1, 2, 5)]
+    + [(Uniform(size, replacement=True), itertools.product(range(5), repeat=size)) for size in (1, 2, 3)],
+)
+def test_uniform_draws_are_unbiased_over_all_of_them(strategy, draws):
+    state = strategy.start(5, np.random.default_rng(0))
+    found = [
+        estimated(strategy, state, strategy.draw(state, Scripted(integers=[one], choice=[one]))[0], G5)
+        for one in draws
+    ]
+    np.testing.assert_allclose(np.mean(found, axis=0), G5.sum(axis=0), rtol=1e-12)
+
+
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_each_batch_of_a_partition_is_unbiased_over_every_split(size):
     strategy = Balanced(size, F5)
@@ -282,6 +296,10 @@ def started(strategy, n=5):
 
 
 BAD = [
+    (lambda: started(Uniform(0)), ValueError, "size is 0; it must be at least 1"),
+    (lambda: started(Uniform(2.0)), TypeError, "size is 2.0; it must be an integer of at least 1: give 2"),
+    (lambda: started(Reshuffled(6)), ValueError, "size is 6; .* of 5 data must have between 1 and 5"),
+    (lambda: started(Reshuffled(True)), TypeError, "size is True; it must be an integer of at least 1"),
     (lambda: started(Balanced(7, F5)), ValueError, "size is 7; .* between 1 and 5"),
     (lambda: started(Balanced(2, F5), 6), ValueError, "features has 5 rows, .* 6 data"),
     (lambda: HorvitzThompson(2, np.array([1.0, 0.0])), ValueError, "bound must be .* positive"),

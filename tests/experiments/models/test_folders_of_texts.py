@@ -70,41 +70,34 @@ def test_what_a_folder_lacks_is_said(name, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"data": np.full(2, 0.5)}, "whole and positive"),
-        ({"indptr": np.array([0, 1])}, "no CSR array"),
-        ({"indices": np.array([0, 99])}, "no CSR array"),
-        ({"indices": np.array(["a", "b"])}, "vectors of numbers"),
-        ({"vocabulary": np.array(["a"])}, r"vocabulary has shape \(1,\), not \(2,\)"),
-    ],
-)
-def test_texts_in_another_layout(given, message, tmp_path):
-    stored(tmp_path / "texts.npz", np.eye(2, dtype=int), **given)
-    with pytest.raises(DataFolderError, match=message):
-        read_texts(tmp_path / "texts.npz")
+def symbols(path, **given):
+    np.savez(path, **({"symbols": SYMBOLS} | given))
+
+
+def counts(path, *, rows):
+    path.write_text(f"year,count\n{rows}\n")
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("write", "given", "message"),
     [
-        ({"symbols": np.array([0.5, 1.0])}, "integers from 0"),
-        ({"symbols": np.array([-1, 1])}, "integers from 0"),
-        ({"symbols": SYMBOLS, "lengths": np.array([3, 3])}, "sum to 7"),
-        ({"symbols": SYMBOLS, "alphabet": np.array(["a", "b"])}, "symbols go to 2, alphabet has 2"),
+        (stored, {"data": np.full(2, 0.5)}, "whole and positive"),
+        (stored, {"indptr": np.array([0, 1])}, "no CSR array"),
+        (stored, {"indices": np.array([0, 99])}, "no CSR array"),
+        (stored, {"indices": np.array(["a", "b"])}, "vectors of numbers"),
+        (stored, {"vocabulary": np.array(["a"])}, r"vocabulary has shape \(1,\), not \(2,\)"),
+        (symbols, {"symbols": np.array([0.5, 1.0])}, "integers from 0"),
+        (symbols, {"symbols": np.array([-1, 1])}, "integers from 0"),
+        (symbols, {"lengths": np.array([3, 3])}, "sum to 7"),
+        (symbols, {"alphabet": np.array(["a", "b"])}, "symbols go to 2, alphabet has 2"),
+        (counts, {"rows": "1900,3\n1901,4.5"}, "count must be whole"),
     ],
 )
-def test_symbols_in_another_layout(given, message, tmp_path):
-    np.savez(tmp_path / "symbols.npz", **given)
+def test_another_layout_is_named(write, given, message, tmp_path):
+    path = tmp_path / ("file.csv" if write is counts else "file.npz")
+    write(path, **({"counts": np.eye(2, dtype=int)} if write is stored else {}), **given)
     with pytest.raises(DataFolderError, match=message):
-        read_sequences(tmp_path / "symbols.npz")
-
-
-def test_counts_that_are_none(tmp_path):
-    (tmp_path / "quakes.csv").write_text("year,count\n1900,3\n1901,4.5\n")
-    with pytest.raises(DataFolderError, match="count must be whole"):
-        read_sequences(tmp_path / "quakes.csv")
+        (read_texts if write is stored else read_sequences)(path)
 
 
 @pytest.mark.parametrize("name", FOLDERS)
