@@ -43,8 +43,3 @@ def posterior(n=12, dimension=2, *, noise=1e-3, seed=0, kernel=None, torch=None,
     if torch is not None:
         return process.condition(torch.tensor(x), torch.tensor(f(x)))
     return process.condition(x, f(x))
-
-
-def numeric_gradient(function, x, step=1e-5):
-    columns = [(function(x + step * e) - function(x - step * e)) / (2 * step) for e in np.eye(x.shape[1])]
-    return np.stack(columns, axis=1)

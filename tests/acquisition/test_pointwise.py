@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from acquisition_cases import CRITERIA, MEASURES, f, numeric_gradient, posterior
+from acquisition_cases import CRITERIA, MEASURES, f, posterior
+from differences import central
 from scipy.special import ndtri
 
 import acquisition as aq
@@ -26,7 +27,7 @@ def test_closed_form_gradient_is_that_of_finite_differences(criterion, measure):
     bound = aq.bind(CRITERIA[criterion], process, MEASURES[measure])
     score, gradient = bound.score_and_gradient(X)
     np.testing.assert_array_equal(score, bound.score(X))
-    numeric = numeric_gradient(bound.score, X)
+    numeric = central(bound.score, X)
     # central differences: truncation step^2 f''' / 6 ~ 1e-10 and rounding eps |score| / step ~ 1e-9,
     # the latter amplified where a signal nearly vanishes
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6)
@@ -51,7 +52,7 @@ def test_gradient_observations_count():
     for criterion in CRITERIA.values():
         bound = aq.bind(criterion, process, measure)
         gradient = bound.score_and_gradient(X)[1]
-        np.testing.assert_allclose(gradient, numeric_gradient(bound.score, X), rtol=1e-6, atol=1e-5)
+        np.testing.assert_allclose(gradient, central(bound.score, X), rtol=1e-6, atol=1e-5)
     reduction = aq.bind(aq.IntegralVarianceReduction(), process, measure).value(X[:1])
     after = process.extend(X[:1], np.zeros(1)).integral(measure).variance
     np.testing.assert_allclose(reduction, process.integral(measure).variance - after, rtol=1e-9)
@@ -97,7 +98,7 @@ def test_a_criterion_of_ones_own_is_one_class():
 
     bound = aq.bind(Mean(), posterior(), MEASURES["gaussian"])
     gradient = bound.score_and_gradient(X)[1]
-    np.testing.assert_allclose(gradient, numeric_gradient(bound.score, X), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(gradient, central(bound.score, X), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(
