@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from differences import central
 from measure_contract import check_embedding
 
@@ -44,11 +43,6 @@ def test_embeddings(name, measure):
     check_embedding(KERNELS[name], measures[measure])
 
 
-def test_a_quadratic_trend_has_an_embedding_with_any_covariance():
-    root = RNG.standard_normal((3, 3))
-    check_embedding(TREND, Gaussian([0.2, -0.3, 0.1], root @ root.T + 0.2 * np.eye(3)))
-
-
 @pytest.mark.parametrize("name", list(KERNELS))
 @pytest.mark.parametrize("slopes", [0, 1, 4, 9])
 def test_fixed_points_are_the_covariance_and_its_pullback(name, slopes):
@@ -83,18 +77,6 @@ def test_crossed_is_the_covariance(name, slopes):
     np.testing.assert_allclose(crossed(kernel, OTHERS, POINTS, slopes), expected, rtol=1e-11, atol=1e-13)
 
 
-def test_without_interactions_functions_are_sums():
-    """As w vanishes the kernel becomes the mean of one-dimensional squared exponentials."""
-    kernel = Anova(np.array([0.8, 1.3, 2.0]), 1e-6, 1.9)
-    gaps = (OTHERS[:, None, :] - POINTS) / kernel.lengthscale
-    np.testing.assert_allclose(kernel(OTHERS, POINTS), 1.9 * np.exp(-0.5 * gaps**2).mean(axis=2), rtol=1e-5)
-
-
-def test_with_all_interactions_it_is_the_squared_exponential():
-    kernel, limit = Anova(np.array([0.8, 1.3, 2.0]), 1e9, 1.9), SquaredExponential([0.8, 1.3, 2.0], 1.9)
-    np.testing.assert_allclose(kernel(OTHERS, POINTS), limit(OTHERS, POINTS), rtol=1e-6, atol=1e-8)
-
-
 def test_a_trend_is_the_covariance_of_random_quadratics():
     """200,000 draws: five standard errors of a covariance are exceeded once in two million."""
     rng, count = np.random.default_rng(1), 200_000
@@ -105,14 +87,6 @@ def test_a_trend_is_the_covariance_of_random_quadratics():
     values = linear @ x.T + 0.5 * np.einsum("nd,cde,ne->cn", x, matrix, x)
     product = values[:, 0] * values[:, 1]
     assert TREND(x, x)[0, 1] == pytest.approx(product.mean(), abs=5 * product.std() / np.sqrt(count))
-
-
-def test_in_torch_as_in_numpy():
-    at = torch.tensor(OTHERS, requires_grad=True)
-    for kernel in KERNELS.values():
-        np.testing.assert_allclose(
-            kernel(at, torch.tensor(POINTS)).detach(), kernel(OTHERS, POINTS), rtol=1e-12, atol=1e-14
-        )
 
 
 def test_what_is_no_anova_kernel_is_named():

@@ -1,8 +1,5 @@
 """Posteriors as BoTorch models: against the posterior, BoTorch's own models, and differences."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 import torch
@@ -112,18 +109,6 @@ def test_derivatives_and_integrals_may_have_been_observed():
         )
 
 
-def test_small_variances_are_not_rounded_up():
-    x = points(6)
-    process = gp.GaussianProcess(SquaredExponential(0.5, 1e-16))
-    posterior = process.condition(x, 1e-8 * torch.sin(x[:, 0]))
-    at = points(5, seed=3)
-    joint = gp.as_botorch_model(posterior).posterior(at)
-    torch.testing.assert_close(joint.variance[:, 0], posterior.variance(at), rtol=1e-9, atol=0)
-    assert joint.variance.max() < 1e-16
-    drawn = joint.rsample_from_base_samples(torch.Size([1]), torch.ones(1, 5).double())
-    assert (drawn - joint.mean).abs().max() < 1e-7
-
-
 # acquisition functions
 
 
@@ -208,13 +193,6 @@ def test_cuda_stays(dtype):
     device, host = check_kind(dtype, "cuda"), check_kind(dtype, "cpu")
     tolerance = 1e-4 if dtype == torch.float32 else 1e-12
     torch.testing.assert_close(device.mean.cpu(), host.mean, rtol=0, atol=tolerance)
-
-
-def test_models_can_be_copied_and_pickled(model):
-    at = points(3)
-    mean = model.posterior(at).mean
-    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        torch.testing.assert_close(other.posterior(at).mean, mean)
 
 
 def test_data_are_constants():

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 import gp
 from gp.kernels import Periodic, RationalQuadratic, SquaredExponential
@@ -51,12 +50,3 @@ def test_terms_of_a_mixture_over_hyperparameters_are_the_mixture_of_its_terms():
         np.testing.assert_allclose(found.mean(at), mean, atol=1e-12)
         spread = mixture.weights @ (variances + (means - mean) ** 2)
         np.testing.assert_allclose(found.variance(at), spread, rtol=1e-9)
-
-
-def test_a_kernel_that_is_no_sum_is_its_own_term():
-    x = torch.linspace(0, 3, 7, dtype=torch.float64)[:, None]
-    posterior = gp.GaussianProcess(SquaredExponential(), noise=0.1).condition(x, x[:, 0].sin())
-    (component,) = gp.components(posterior)
-    at = torch.tensor([[0.3], [5.0]], dtype=torch.float64)
-    for found, expected in zip(component.mean_and_variance(at), posterior.mean_and_variance(at), strict=True):
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)

@@ -1,9 +1,6 @@
 """Embeddings: the contract, product rules, limits, tails, units, autodiff, errors."""
 
 from dataclasses import dataclass
-from functools import reduce
-from itertools import pairwise
-from itertools import product as cartesian
 
 import numpy as np
 import pytest
@@ -83,37 +80,6 @@ def test_pairs_keep_the_contract(kernel, measure):
 # Product rules in one to three dimensions
 
 
-def rule(measure, cuts=()):
-    """Product Gauss-Legendre nodes and weights for a box or independent Gaussians.
-
-    Each axis is cut at the kinks of what is integrated; pieces of 9.5 sd hold all but 1e-20 of a
-    Gaussian, and 40 nodes on a piece (16 in three dimensions, where the pieces are shorter than the
-    lengthscale) are exact to 1e-12 at least.
-    """
-    nodes, weights = np.polynomial.legendre.leggauss(40 if measure.dimension < 3 else 16)
-    axes = []
-    for d in range(measure.dimension):
-        if isinstance(measure, Uniform):
-            low, high = measure.lower[d], measure.upper[d]
-        else:
-            reach = 9.5 * np.sqrt(measure.covariance[d, d])
-            low, high = measure.mean[d] - reach, measure.mean[d] + reach
-        inner = {c[d] for c in cuts if low < c[d] < high}
-        edges = sorted({low, high, measure.mean[d]} | inner)
-        x, w = [], []
-        for a, b in pairwise(edges):
-            x.append((a + b) / 2 + (b - a) / 2 * nodes)
-            w.append((b - a) / 2 * weights)
-        axes.append((np.concatenate(x), np.concatenate(w)))
-    points = np.array(list(cartesian(*(x for x, _ in axes))))
-    return points, products([w for _, w in axes]) * np.exp(measure.log_density(points))
-
-
-def products(weights):
-    """Products of one weight of each list, in the order of itertools.product."""
-    return reduce(np.multiply.outer, weights).ravel()
-
-
 def against_rule(kernel, measure, x, nodes_at, tolerance=1e-8):
     """Compare z, its gradient and the double integral with a rule; nodes_at(x_i) is one for it."""
     pair = embed(kernel, measure)
@@ -148,45 +114,6 @@ def over_columns(kernels):
         if len(kernels) == 1
         else Product(tuple(Columns(kernel, (d,)) for d, kernel in enumerate(kernels)))
     )
-
-
-FACTORS = [Matern52(0.8, 1.2), Matern32(1.1), SquaredExponential(0.9)]
-BOXES = [Uniform([-0.5], [1.0]), Uniform([-0.5, 0.2], [1.0, 1.1]), Uniform([-0.5, 0, 0], [1, 1, 2])]
-CLOUDS = [Gaussian([0.2], [0.3]), Gaussian([0.2, -0.1], [0.3, 0.8])]
-
-
-@pytest.mark.parametrize("measure", BOXES + CLOUDS, ids=lambda m: f"{type(m).__name__}{m.dimension}")
-def test_products_over_columns_against_product_rules(measure):
-    kernel = over_columns(FACTORS[: measure.dimension])
-    # one point inside the box, and one outside in some columns
-    x = np.array([[0.3, 0.5, 0.7], [-0.9, 0.6, 2.5]])[:, : measure.dimension]
-    if measure.dimension == 3:
-        x = x[:1]
-
-    def nodes_at(point):
-        return rule(measure, () if point is None else (point,))
-
-    against_rule(kernel, measure, x, nodes_at)
-
-
-@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
-@pytest.mark.parametrize("lengthscale", [0.05, 0.7, 20.0])
-def test_double_integrals_between_intervals_and_between_gaussians(kernel, lengthscale):
-    """All pairs of overlapping, nested, disjoint and short intervals, and of Gaussians."""
-    kernel = kernel(lengthscale, 1.3)
-    measures = [
-        Uniform([-1.0], [0.5]), Uniform([0.2], [2.0]), Uniform([-0.3], [0.1]), Uniform([0.5],
-        [0.52]), Uniform([3.0], [3.4]), Gaussian([0.1], [0.4]), Gaussian([-1.0], [0.01]),
-    ]  # fmt: skip
-    # cuts where the kernel mean bends, and around them at the scale on which it bends
-    ends = [v for m in measures[:5] for v in (m.lower[0], m.upper[0])]
-    spread = [s * lengthscale * t for s in (-1, 1) for t in (0.3, 1, 3, 10)]
-    cuts = [[e + s] for e in [*ends, 0.1, -1.0] for s in [0.0, *spread, 0.1, -0.1, 0.3, -0.3]]
-    for p, q in (*cartesian(measures[:5], repeat=2), *cartesian(measures[5:], repeat=2)):
-        nodes, weights = rule(q, cuts)
-        by_rule = weights @ embed(kernel, p).mean(nodes)
-        # closed form by cancellation of terms of order one, at most 1e3 lengthscales apart
-        assert float(embed(kernel, p).double(q)) == pytest.approx(by_rule, abs=1e-12)
 
 
 # High dimension, by the contract's quasi-Monte Carlo
@@ -470,32 +397,3 @@ def test_intervals_and_gaussians_keep_the_contract(kernel, lengthscale):
     check_embedding(kernel(lengthscale, 1.3), Uniform([-1.0], [0.4]))
     check_embedding(kernel(lengthscale, 1.3), Gaussian([0.2], [0.7]))
     check_embedding(kernel(lengthscale, 1.3), GaussianMixture([0.5, 0.5], [[0], [1]], [[1], [0.5]]))
-
-
-@pytest.mark.parametrize("kernel", [Matern12, Matern32, Matern52, SquaredExponential])
-@pytest.mark.parametrize("lengthscale", [0.5, 6.0])
-def test_gradients_at_the_ends_of_an_interval(kernel, lengthscale):
-    """Where the formulas change: at nodes on the boundary, and for two measures with the same boundary."""
-    kernel, box = kernel(lengthscale, 1.3), Uniform([-1.0], [0.4])
-    x = np.array([[-1.0], [0.4]])
-    points = torch.tensor(x)
-
-    def ends(index, step):
-        moved = list(box.parameters())
-        moved[index] = moved[index] + step
-        return embed(kernel, Uniform(*moved))
-
-    h = 1e-5
-    for index in (0, 1):
-        numeric = (ends(index, h).mean(x) - ends(index, -h).mean(x)) / (2 * h)
-        # a third derivative jumps at the boundary: the error is of order h
-        pulled = [
-            gradient_in_parameters(lambda p, i=i: embed(kernel, p).mean(points)[i], box)[index][0]
-            for i in range(2)
-        ]
-        np.testing.assert_allclose(pulled, numeric, atol=20 * h)
-        partial = (ends(index, h).double(box) - ends(index, -h).double(box)) / (2 * h)
-        found = gradient_in_parameters(lambda p: embed(kernel, p).double(box), box)[index][0]
-        both = gradient_in_parameters(lambda p: embed(kernel, p).double(), box)[index][0]
-        assert float(found) == pytest.approx(float(partial), abs=20 * h)
-        assert 2 * float(found) == pytest.approx(float(both), abs=1e-12)

@@ -110,18 +110,6 @@ def test_botorch_models_keep_their_predictions(name):
     assert ours.jitter == 0.0
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_the_model_is_left_as_it_was(training):
-    model = varied(MODELS["default"]()).train(training)
-    inputs = model.train_inputs[0].clone()
-    state = {name: value.clone() for name, value in model.state_dict().items()}
-    posterior = gp.from_botorch(model)
-    assert torch.equal(posterior.x, X)
-    assert model.training is training
-    assert torch.equal(model.train_inputs[0], inputs)
-    assert all(torch.equal(state[name], value) for name, value in model.state_dict().items())
-
-
 def test_one_output_of_several():
     both = SingleTaskGP(X, torch.cat([Y, Y.cos()], dim=1), input_transform=Normalize(d=2))
     both = varied(both)

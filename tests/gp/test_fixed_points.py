@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 from differences import central
-from measure_contract import check_embedding
 
 from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
-from gp.embeddings import embed
 from gp.fixed_points import Changes, gram, gram_of, scaled
 from gp.kernels import (
     Anova,
@@ -26,7 +24,6 @@ from gp.kernels import (
     unpack,
 )
 from gp.kernels.crossed import contracted_gradient, diagonal_gradient
-from gp.measures import Gaussian, Uniform
 from gp.observations import Gradients, Observations, Values, covariance
 from gp.testing import check_kernel
 
@@ -100,19 +97,6 @@ def test_a_kernel_by_column_is_a_product_of_columns(inner):
     np.testing.assert_allclose(contracted_gradient(kernel, X, y, weights), expected, rtol=1e-10, atol=1e-13)
     np.testing.assert_array_equal(diagonal_gradient(kernel, X), 0.0)
     np.testing.assert_allclose(ByColumn(inner(0.7))(X[:, :1], y[:, :1]), inner(0.7)(X[:, :1], y[:, :1]))
-
-
-@pytest.mark.parametrize("inner", [Matern12, Matern32, Matern52, SquaredExponential])
-@pytest.mark.parametrize(
-    "measure",
-    [Gaussian(np.zeros(3), np.ones(3)), Uniform(-np.ones(3), np.array([1.0, 2.0, 9.0]))],
-    ids=["gaussian", "box"],
-)
-def test_embeddings_by_column_are_those_of_the_product(measure, inner):
-    fast, slow = embed(ByColumn(inner(LENGTHS, 1.0)), measure), embed(product(inner(1.0)), measure)
-    np.testing.assert_allclose(fast.mean(X), slow.mean(X), rtol=1e-12)
-    assert float(fast.double()) == pytest.approx(float(slow.double()), rel=1e-12)
-    check_embedding(fast.kernel, measure)
 
 
 def test_functions_without_derivatives_say_so():

@@ -70,23 +70,6 @@ def test_values_are_those_of_gpytorch(kernel, seed):
     np.testing.assert_allclose(ours(x, y), theirs, rtol=0, atol=1e-11 * max(1, abs(theirs).max()))
 
 
-def test_parameters_are_copied():
-    kernel = gk.RBFKernel().double()
-    ours = gp.from_gpytorch_kernel(kernel)
-    before = ours.lengthscale
-    kernel.lengthscale = 7.0
-    assert ours.lengthscale == before
-
-
-def test_a_fit_takes_a_gpytorch_kernel():
-    rng = np.random.default_rng(2)
-    x = rng.normal(size=(20, 1))
-    y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=20)
-    fitted = gp.fit(x, y, kernel=gk.ScaleKernel(gk.RBFKernel()).double(), seed=0)
-    same = gp.fit(x, y, kernel=gp.kernels.SquaredExponential(np.log(2), np.log(2)), seed=0)
-    np.testing.assert_allclose(fitted.log_marginal_likelihood, same.log_marginal_likelihood, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     "kernel",
     [

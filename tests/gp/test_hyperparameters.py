@@ -9,7 +9,7 @@ import pytest
 import torch
 from differences import central
 from negative_quadratic import NegativeQuadratic
-from scipy import integrate, stats
+from scipy import integrate
 from scipy.optimize import approx_fprime
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -27,7 +27,6 @@ from gp.kernels import (
     SquaredExponential,
     White,
 )
-from gp.marginal import _chain
 from gp.priors import JointPrior, LogCauchy, Plateau, Priors
 from gp.problem import DataUnits, EvidenceProblem, SearchCoordinates
 from gp.screening import InUnits, _starts
@@ -118,15 +117,6 @@ def test_units_do_not_matter(scale_x, scale_y, fitted, data):
     )
 
 
-def test_torch_gives_torch(fitted, data):
-    x, y = (torch.from_numpy(part) for part in data)
-    ours = gp.fit(x, y)
-    assert isinstance(ours.mean(x), torch.Tensor)
-    np.testing.assert_allclose(ours.mean(x), fitted.mean(data[0]), atol=1e-9)
-    single = gp.fit(x.float(), y.float())
-    assert single.mean(x.float()).dtype == torch.float32
-
-
 def test_what_the_data_do_not_determine_is_said(data):
     x, y = data
     found = gp.fit(x, y).hyperparameters
@@ -149,34 +139,11 @@ def test_few_points(n, data):
     assert len(posterior.hyperparameters.undetermined) > 0
 
 
-@pytest.mark.parametrize("value", [0.0, 3.0, -1e8, 1e-8])
-def test_constant_targets(value, data):
-    x = data[0]
-    posterior = gp.fit(x, np.full(60, value))
-    np.testing.assert_allclose(posterior.mean(x + 1.0), value, atol=1e-6 * max(abs(value), 1e-3))
-    assert np.all(np.isfinite(posterior.variance(x)))
-    assert len(posterior.hyperparameters.undetermined) > 0
-
-
 def test_few_equal_values_of_a_function_that_varies_are_named():
     x = np.array([[-2.0], [2.0], [2.0 + 2 * np.pi]])
     with pytest.warns(RuntimeWarning, match="all 3 values are -0.416147"):
         gp.fit(x, np.full(3, np.cos(2.0)))
     gp.fit(x, np.cos(x[:, 0] + 0.1))  # warnings are errors
-
-
-def test_duplicates_and_a_constant_column(data):
-    x, y = data
-    twice = np.concatenate([x, x])
-    twice[:, 2] = 7.0
-    values = np.concatenate([y, y + 0.05])
-    posterior = gp.fit(twice, values)
-    assert np.all(np.isfinite(posterior.mean(twice)))
-    same = gp.fit(np.concatenate([x, x]), np.concatenate([y, y]), noise=None)
-    np.testing.assert_allclose(same.mean(x), y, atol=1e-5)
-    assert same.jitter > 0
-    ratio = same.jitter / same.hyperparameters.jitter
-    assert 0.09 < ratio < 11  # rounding may ask for one step of ten more, or less
 
 
 @pytest.mark.parametrize("kind", ["noise-free", "pure noise", "a step", "linear"])
@@ -208,19 +175,6 @@ def test_known_noise_and_composite_kernels(data):
     assert np.ndim(shared.kernel.lengthscale) == 0
     known, learnt = (gp.fit(x, y, kernel, noise=noise, method="evidence") for noise in (known.noise, "learn"))
     assert learnt.log_marginal_likelihood > known.log_marginal_likelihood - 0.01
-
-
-def test_means_are_fitted(data):
-    x, _ = data
-    y = 1.5 - 0.5 * np.sum(((x - 0.4) / 0.8) ** 2, axis=1)
-    mean = gp.fit(x, y, mean=NegativeQuadratic(0.0, 0.4, 0.8)).mean_function
-    assert mean.maximum == pytest.approx(1.5, abs=1e-6)
-    line = gp.fit(x, 2 + x @ [1.0, -2.0, 0.5], mean=gp.means.Linear()).mean_function
-    np.testing.assert_allclose(line.slope, [1.0, -2.0, 0.5], atol=1e-6)
-    tiny = gp.fit(1e-8 * x, 1e8 * (2 + x @ [1.0, -2.0, 0.5]), mean=gp.means.Linear()).mean_function
-    np.testing.assert_allclose(tiny.slope * 1e-16, [1.0, -2.0, 0.5], atol=1e-6)
-    fixed = gp.fit(x, y, mean=gp.means.Fixed(gp.means.Constant(9.0))).mean_function
-    assert fixed.mean.value == 9.0
 
 
 def test_marginal_moments_against_quadrature():
@@ -281,41 +235,6 @@ def test_fits_are_pickled_with_equal_digits(data, kernel):
     again = pickle.loads(pickle.dumps(posterior))
     np.testing.assert_array_equal(again.mean_and_variance(x), posterior.mean_and_variance(x))
     np.testing.assert_array_equal(again.hyperparameters.sd, posterior.hyperparameters.sd)
-
-
-def test_coordinates_in_which_the_prior_is_normal(data):
-    """A quantile of N(0, 1) is mapped to that of the prior, whose distribution function is by quadrature."""
-    kernel = Periodic() + SquaredExponential(np.ones(3))
-    prior = SearchCoordinates.of(EvidenceProblem(*data, kernel, gp.means.Zero(), None, True),
-                                 DataUnits.of(*data), Priors()).prior  # fmt: skip
-    for z in (-3.0, -1.9, -0.4, 0.0, 1.1, 3.2):
-        psi, slope = prior.from_standard(np.full(len(prior.lower), z))
-        np.testing.assert_allclose(prior.standardised(psi), z, atol=1e-9)
-        ahead, behind = (prior.from_standard(np.full(len(psi), z + h))[0] for h in (1e-5, -1e-5))
-        np.testing.assert_allclose(slope, (ahead - behind) / 2e-5, rtol=1e-6)
-        middle = prior.from_standard(np.zeros(len(psi)))[0]
-        for i, end in enumerate(psi):
-
-            def density(t, i=i, at=middle):
-                return np.exp(prior.log_density(np.where(np.arange(len(at)) == i, t, at))[0])
-
-            far = (prior.lower[i] - 9 * prior.falloff[i], prior.upper[i] + 9 * prior.falloff[i])
-            points = sorted({prior.lower[i], prior.upper[i]})
-            if not np.isfinite(far).all():  # a Cauchy distribution, cut off at the bounds
-                far, points = (prior.bounds_lower[i], prior.bounds_upper[i]), [prior.centre[i]]
-            below = integrate.quad(density, far[0], end, points=[t for t in points if t < end])[0]
-            mass = integrate.quad(density, *far, points=points)[0]
-            np.testing.assert_allclose(below / mass, stats.norm.cdf(z), atol=1e-7)
-
-
-def test_a_chain_of_ellipses_has_the_moments_of_its_density():
-    """A Gaussian of 800 states, a third of them independent or more: means and variances within 5 sd."""
-    mean, sd = np.array([1.0, -0.5, 0.0]), np.array([0.5, 0.8, 1.5])
-    states = _chain(
-        lambda u: -0.5 * np.sum(((u - mean) / sd) ** 2) + 0.5 * u @ u, sd, np.random.default_rng(0), 800
-    )
-    assert np.all(np.abs(states.mean(axis=0) - mean) < 5 * sd / np.sqrt(800 / 3))
-    np.testing.assert_allclose(states.var(axis=0), sd**2, rtol=5 * np.sqrt(2 / (800 / 3)))
 
 
 def test_a_mixture_over_many_hyperparameters_is_of_a_chain(data):

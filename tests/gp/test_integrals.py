@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import torch
 from hermite_rule import hermite
 from negative_quadratic import NegativeQuadratic
 
@@ -105,47 +104,6 @@ def test_an_observed_integral_is_known():
     gain = (values.covariance(x + 0.3, nodes) @ weights) / (weights @ covariance @ weights)
     expected = values.mean(x + 0.3) + gain * (0.5 - weights @ values.mean(nodes))
     np.testing.assert_allclose(both.mean(x + 0.3), expected, atol=1e-8)
-
-
-@pytest.mark.parametrize("name", ["gaussian", "mixture", "box", "empirical"])
-@pytest.mark.parametrize("mean", ["zero", "negative quadratic"])
-def test_the_gradient_in_the_measure(name, mean):
-    given_data, measure = posterior(MEANS[mean]), MEASURES[name]
-    found = expectation(given_data, measure).gradient
-    rng = np.random.default_rng(0)
-    for index, value in enumerate(measure.parameters()):
-        direction = rng.normal(size=value.shape)
-        if value.ndim >= 2 and value.shape[-1] == value.shape[-2] and name != "empirical":
-            direction = direction + np.swapaxes(direction, -1, -2)
-        if measure.parameters()._fields[index] == "weights":
-            direction -= direction.mean()
-
-        def along(step, index=index, direction=direction):
-            moved = list(measure.parameters())
-            moved[index] = moved[index] + step * direction
-            return float(given_data.integral(measure.with_parameters(moved)).mean)
-
-        h = 1e-4
-        numeric = (8 * (along(h) - along(-h)) - (along(2 * h) - along(-2 * h))) / (12 * h)
-        # rounding of the integral, 1e-13, over the step
-        assert np.sum(found[index] * direction) == pytest.approx(numeric, abs=1e-8)
-
-
-def test_torch_in_torch_out_with_gradients():
-    x = torch.tensor(np.random.default_rng(1).normal(size=(6, 2)))
-    host = gp.GaussianProcess(KERNEL).condition(x.numpy(), function(x.numpy()))
-    given_data = gp.GaussianProcess(KERNEL).condition(x, torch.tensor(function(x.numpy())))
-    mean = torch.tensor([0.1, 0.2], dtype=torch.float64, requires_grad=True)
-    result = given_data.integral(Gaussian(mean, torch.tensor(S2)))
-    assert result.mean.dtype == torch.float64
-    for name in ("mean", "sd"):
-        expected = getattr(host.integral(MEASURES["gaussian"]), name)
-        np.testing.assert_allclose(getattr(result, name).detach(), expected, rtol=1e-7)
-    (by_torch,) = torch.autograd.grad(result.mean, mean)
-    expected = expectation(host, MEASURES["gaussian"]).gradient.mean
-    np.testing.assert_allclose(by_torch, expected, atol=1e-10)
-    # a NumPy measure follows the posterior's kind
-    assert isinstance(given_data.integral(MEASURES["box"]).mean, torch.Tensor)
 
 
 @dataclass(frozen=True, eq=False)

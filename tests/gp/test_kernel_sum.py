@@ -17,7 +17,6 @@ from gp.testing import central_difference
 RNG = np.random.default_rng(0)
 D, N, LENGTH = 3, 7, 1.4
 POINTS = RNG.standard_normal((N, D))
-NOTHING = Quadratic(0.0, np.zeros(D), np.zeros((D, D)))
 
 
 def spread(rng):
@@ -77,28 +76,6 @@ def test_against_the_embedding(observed, mean, q):
             return given.integral(q.with_parameters(moved)).variance
 
         assert_allclose(np.sum(slope * shift), central_difference(variance, np.zeros(()), ()), atol=1e-9)
-
-
-@pytest.mark.parametrize("mean", list(MEANS))
-def test_gradients_of_prior_means_against_autodiff(mean):
-    location = torch.tensor(GAUSSIAN.mean, requires_grad=True)
-    covariance = torch.tensor(GAUSSIAN.covariance, requires_grad=True)
-    value = MEANS[mean].expectation(location, covariance)
-    expected = torch.autograd.grad(value, (location, covariance), materialize_grads=True, allow_unused=True)
-    for given in (
-        MEANS[mean].expectation_gradient(GAUSSIAN.mean, GAUSSIAN.covariance),
-        MEANS[mean].expectation_gradient(location.detach(), covariance.detach()),
-    ):
-        for ours, theirs in zip(given, expected, strict=True):
-            assert_allclose(np.asarray(ours), theirs.detach().numpy(), rtol=1e-12, atol=1e-14)
-
-
-def test_the_posterior_mean_is_the_sum():
-    given = posterior("both", "quadratic", np.array([0.8, 1.4, 2.0]))
-    points = RNG.standard_normal((11, D))
-    assert_allclose(given.kernel_sum(points), given.mean(points), rtol=1e-9, atol=1e-11)
-    slopes = given.mean(Gradients(points)).reshape(11, D)
-    assert_allclose(given.kernel_sum.gradient(points), slopes, rtol=1e-9, atol=1e-10)
 
 
 def test_functions_of_polynomial_kernels_are_part_of_the_sum():

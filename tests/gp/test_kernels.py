@@ -21,8 +21,6 @@ from gp.kernels import (
     SquaredExponential,
     Sum,
     White,
-    pack,
-    scaled,
 )
 from gp.kernels.base import Homogeneous, gradient_covariances, parameter
 from gp.testing import check_kernel
@@ -190,39 +188,6 @@ def test_autodiff_in_x_is_finite_at_equal_points(kernel):
     x = torch.zeros((2, 2), dtype=torch.float64, requires_grad=True)
     kernel(1.0)(x, torch.zeros((1, 2), dtype=torch.float64)).sum().backward()
     assert torch.isfinite(x.grad).all()
-
-
-@pytest.mark.parametrize("name", SMOOTH | ROUGH)
-def test_scaling_multiplies_the_kernel(name):
-    kernel = (SMOOTH | ROUGH)[name]
-    x = np.random.default_rng(7).normal(size=(4, 2))
-    np.testing.assert_allclose(scaled(kernel, 3.7)(x, x), 3.7 * kernel(x, x), rtol=1e-12)
-
-
-def test_the_second_variance_of_a_product_is_redundant():
-    kernel = SquaredExponential() * (Linear() + Constant()) * Periodic() + White()
-    assert [p.name for p in kernel.parameters() if p.redundant] == [
-        "terms[0].factors[1].terms[0].variance",
-        "terms[0].factors[2].variance",
-    ]
-    assert [p.name for p in kernel.parameters() if p.output_power] == [
-        "terms[0].factors[0].variance",
-        "terms[1].variance",
-    ]
-
-
-def test_sums_and_products_are_flat():
-    a, b, c = SquaredExponential(), Matern12(), White()
-    assert (a + b + c).terms == (a, b, c)
-    assert (a * b * c).factors == (a, b, c)
-    assert [p.name for p in (a + b * c).parameters()] == [
-        "terms[0].lengthscale",
-        "terms[0].variance",
-        "terms[1].factors[0].lengthscale",
-        "terms[1].factors[0].variance",
-        "terms[1].factors[1].variance",
-    ]
-    assert len(pack(a + b * c)) == 5
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,6 @@ def test_a_bowl_has_the_covariance_the_depths_and_the_volume_of_its_curvature():
     np.testing.assert_allclose(gaussian.log_volume, volume, rtol=1e-12)
 
 
-def test_directions_without_curvature_get_the_one_that_stands_in():
-    gaussian, curved = LaplaceGaussian.of(np.diag([2.0, -1.0, 0.05]), 0.1, 9.0)
-    assert not curved
-    np.testing.assert_allclose(gaussian.covariance, np.diag([0.5, 1.0 / 9.0, 1.0 / 9.0]), rtol=1e-12)
-
-
 def test_weights_of_draws_are_those_of_the_density():
     """Against the ratio of densities, that of a Gaussian twice as wide in squares over the one drawn from."""
     steps = np.random.default_rng(0).standard_normal((40, 3))

@@ -6,7 +6,7 @@ import scipy.optimize
 from differences import central
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import multivariate_normal
 
 from gp.evidence import Evidence, LogPosterior
 from gp.fixed_points import Changes
@@ -63,35 +63,6 @@ def test_the_marginal_value_is_an_integral_over_scale_and_mean():
     other = np.array([0.5, 1.0, 0.8])
     ours = [Evidence.of(cholesky(matrix(at)), y, basis, "marginal").value for at in (AT, other)]
     assert_allclose(ours[0] - ours[1], integrated(AT) - integrated(other), rtol=1e-4)
-
-
-@pytest.mark.parametrize("basis", ["constant", "line"])
-def test_the_marginal_value_is_that_of_what_the_mean_cannot_change(basis):
-    """The evidence of A^T y, A orthonormal with A^T H = 0, with the scale integrated out (Harville 1974);
-    differences of it.
-    """
-    h, y = BASES[basis], Y[:, :1]
-    free = np.linalg.svd(h, full_matrices=True)[0][:, h.shape[1] :]
-
-    def restricted(at):
-        projected = free.T @ matrix(at) @ free
-        squares = (free.T @ y).T @ np.linalg.solve(projected, free.T @ y)
-        return -0.5 * (np.linalg.slogdet(projected)[1] + free.shape[1] * np.log(squares.item()))
-
-    other = np.array([0.5, 1.0, 0.8])
-    ours = [Evidence.of(cholesky(matrix(at)), y, h, "marginal").value for at in (AT, other)]
-    assert_allclose(ours[0] - ours[1], restricted(AT) - restricted(other), rtol=1e-8)
-
-
-@pytest.mark.parametrize("basis", BASES)
-@pytest.mark.parametrize("convention", ["profiled", "marginal"])
-def test_along_the_matrix_itself_there_is_no_information(convention, basis):
-    """The profiled scale absorbs a factor of the matrix: the evidence is constant in this direction."""
-    found = evidence(AT, basis, convention)
-    parts = np.stack([part @ found.weights for part in (matrix(AT), PARTS[0])])
-    information = found.information(parts)
-    assert_allclose(information[0], 0.0, atol=1e-8 * information[1, 1])
-    assert information[1, 1] > 0.0
 
 
 @pytest.mark.parametrize("basis", BASES)
@@ -185,21 +156,6 @@ def log_posterior(known=None):
         return parts.sum(0), Changes.of(np.ones(len(parts)), parts)
 
     return LogPosterior(gram, NOISE, Y, PRIOR, BASES["constant"], "marginal", noise_fitted=True, known=known)
-
-
-def test_fitted_noise_is_added_and_known_noise_states_the_scale():
-    """With the noise known, log p is the density of contrasts, in which the constant means have no part."""
-    psi = np.array([0.3, -0.5, -2.0])
-    covariance = matrix([*np.exp(psi[:2]), 0.0]) + np.exp(psi[2]) * np.diag(NOISE)
-    found = Evidence.of(cholesky(covariance), Y, BASES["constant"], "marginal")
-    prior = norm(0, [1.0, 2.0, 3.0])
-    level = prior.logpdf(psi).sum() - prior.logpdf(0).sum()  # the prior is given up to its normaliser
-    assert_allclose(log_posterior().value(psi), found.value + level, rtol=1e-12)
-    contrasts = scipy.linalg.null_space(BASES["constant"].T)
-    scale = KNOWN / np.exp(psi[2])
-    density = multivariate_normal(np.zeros(contrasts.shape[1]), scale * contrasts.T @ covariance @ contrasts)
-    of_contrasts = density.logpdf((contrasts.T @ Y).T).sum() - 0.5 * Y.shape[1] * np.log(N)
-    assert_allclose(log_posterior(KNOWN).value(psi), of_contrasts + level, rtol=1e-10)
 
 
 def test_more_noise_gains_what_the_highest_evidence_with_it_gains():

@@ -36,12 +36,6 @@ def test_each_interval_of_a_net_has_one_point(points):
         assert np.array_equal(np.sort(np.floor(column * 64)), np.arange(64))
 
 
-def test_the_same_seed_gives_the_same_points_and_a_generator_goes_on():
-    np.testing.assert_array_equal(scrambled_sobol(2, 10, 1), scrambled_sobol(2, 10, 1))
-    rng = np.random.default_rng(1)
-    assert not np.array_equal(scrambled_sobol(2, 10, rng), scrambled_sobol(2, 10, rng))
-
-
 def test_points_without_scrambling_are_shared_and_not_written_to():
     with pytest.raises(ValueError, match="read-only"):
         sobol(2, 8)[0, 0] = 1.0

@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 import torch
 from gaussian_draws import FALSE_ALARM, mahalanobis_p_value
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from negative_quadratic import NegativeQuadratic
 from sklearn.gaussian_process import GaussianProcessRegressor
 
@@ -107,20 +105,6 @@ def test_float32_stays_float32(make, data):
         assert result.dtype == make
 
 
-def test_gradients_flow_through_a_torch_posterior(data):
-    x, y, at = data
-    posterior = gp.GaussianProcess(KERNELS["se"], noise=0.1).condition(
-        torch.from_numpy(x), torch.from_numpy(y)
-    )
-    points = torch.from_numpy(at).requires_grad_()
-    posterior.mean(points).sum().backward()
-    np.testing.assert_allclose(points.grad, posterior.gradient(points).mean.detach(), atol=1e-12)
-    points.grad, step = None, np.array([1e-5, 0.0])
-    posterior.variance(points).sum().backward()
-    ahead, behind = (posterior.variance(points.detach() + sign * step) for sign in (1, -1))
-    np.testing.assert_allclose(points.grad[:, 0], (ahead - behind) / 2e-5, atol=1e-8)
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_gradient_moments_are_those_of_differences(name, data):
     x, y, at = data
@@ -138,49 +122,6 @@ def test_gradient_moments_are_those_of_differences(name, data):
         difference = covariance[:m, :m] - covariance[:m, m:] - covariance[m:, :m]
         difference = np.diag(difference + covariance[m:, m:]) / (2 * step) ** 2
         np.testing.assert_allclose(gradient.covariance[:, d, d], difference, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("noise", [None, 0.05, "per point"])
-@pytest.mark.parametrize("name", KERNELS)
-def test_extension_equals_a_refit(name, noise, data):
-    x, y, at = data
-    variances = np.linspace(0.01, 0.2, 12) if noise == "per point" else noise
-    process = gp.GaussianProcess(KERNELS[name], gp.means.Constant(0.7), variances)
-    refit = process.condition(x, y)
-    first = process.condition(x[:5], y[:5], variances[:5] if noise == "per point" else None)
-    steps = [slice(5, 6), slice(6, 11), slice(11, 12)]
-    extended = first
-    for part in steps:
-        more = {"noise": variances[part]} if noise == "per point" else {}
-        extended = extended.extend(x[part], y[part], **more)
-    np.testing.assert_allclose(extended.mean(at), refit.mean(at), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(extended.covariance(at), refit.covariance(at), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(extended.log_marginal_likelihood, refit.log_marginal_likelihood, rtol=1e-8)
-    np.testing.assert_allclose(
-        first.mean(at),
-        process.condition(x[:5], y[:5], variances[:5] if noise == "per point" else None).mean(at),
-    )
-
-
-points_2d = st.lists(st.tuples(st.floats(-3, 3), st.floats(-3, 3)), min_size=2, max_size=8, unique=True)
-
-
-@settings(deadline=None, derandomize=True, max_examples=40)
-@given(points=points_2d, name=st.sampled_from(sorted(KERNELS)))
-def test_conditioning_never_raises_the_variance(points, name):
-    x = np.array(points)
-    at = np.random.default_rng(0).normal(size=(5, 2))
-    posterior = gp.GaussianProcess(KERNELS[name], noise=1e-4).condition(x[:0], x[:0, 0])
-    variance = posterior.variance(at)
-    np.testing.assert_allclose(variance, KERNELS[name].diagonal(at), rtol=1e-14)
-    for i in range(len(x)):
-        posterior = posterior.extend(x[i : i + 1], f(x[i : i + 1]))
-        smaller = posterior.variance(at)
-        assert np.all(smaller <= variance + 1e-11)  # rounding, with a condition number of 1e5
-        variance = smaller
-    gram = posterior.covariance(at)
-    np.testing.assert_allclose(gram, gram.T, atol=1e-12)
-    assert np.linalg.eigvalsh(gram)[0] > -1e-10
 
 
 def test_samples_have_the_posterior_moments(data):
@@ -417,11 +358,3 @@ def test_jitter_of_single_precision_stays_small():
     assert 0 < posterior.jitter < 1e-2
     with pytest.raises(gp.NotPositiveDefiniteError, match="jitter"):
         linalg.cholesky(np.array([[1.0, 1.2], [1.2, 1.0]], dtype=np.float32))
-
-
-def test_a_posterior_prints_in_a_few_lines(data):
-    x, y, _ = data
-    shown = repr(gp.GaussianProcess(KERNELS["se"], noise=0.1).condition(x, y))
-    assert "12 observations" in shown
-    assert "SquaredExponential" in shown
-    assert len(shown) < 500

@@ -51,27 +51,10 @@ def test_the_users_function_sees_the_users_number():
         assert counts() == {1}
 
 
-def test_without_a_limit_there_is_nothing_to_lift():
-    with users_threads():
-        assert counts() == {MANY}
-
-
-def test_what_the_users_function_sets_is_kept():
-    with single_threaded(), users_threads():
-        torch.set_num_threads(2)
-    assert torch.get_num_threads() == 2
-    torch.set_num_threads(MANY)
-
-
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_exceptions_restore(error):
     with pytest.raises(error), single_threaded(), users_threads(), single_threaded():
         raise error
-    assert counts() == {MANY}
-
-
-def test_as_a_decorator():
-    assert single_threaded()(counts)() == {1}
     assert counts() == {MANY}
 
 
