@@ -321,7 +321,8 @@ class BayesianRun:
             whole = max(float(units.centre[0] + units.unit[0] * integral[0][0]), 1e-300)
             answer, log_integral = self._answer(state, units), float(np.log(whole)) + units.shift
             tested = test_of(answer, state.log_weights, log_integral)
-        judgement = judge(state.ensemble, state.sobol, values / units.unit, weights, tested)
+        f, variances, measure = values / units.unit, np.diag(integral[1]), problem.standard.measure
+        judgement = judge(state.ensemble, state.sobol, f, weights, variances, measure, tested)
         prior_variance = problem.model.variance_of_the_prior(state.ensemble.best)
         modes, excess = unseen_modes(problem, state), np.maximum(judgement.excess, prior_variance)
         judgement = replace(judgement, excess=excess, modes=modes)

@@ -5,7 +5,10 @@ Four checks are made with the evaluations of the run.
 1. *Does it predict?* The nodes of the scrambled Sobol sequence represent the measure. At these the surrogate
    predicts each value from all others; the share explained is 1 - sum e_i^2 / sum (f_i - mean of the
    others)^2. Few of them lie on a narrow peak; a surrogate with such peaks is judged at all nodes.
-2. *Is there evidence for it?* Its log evidence has to exceed that of a constant and noise by 2 nats.
+2. *Is it singular?* If |f| is as P^-k, P the share of the measure where it is larger, what exceeds the
+   largest f_1 adds f_1 P_1 k / (1 - k) to the integral. It may not be more than two standard deviations where
+   errors at the fifth of nodes with the largest |f|, from which k is, are above .1 |f|. Each node has the
+   share of the points nearest to it.
 3. *Were its standard deviations right?* With r the ratio of the squared errors at the Sobol nodes to their
    variances, which counts as m nodes (at most 10 if r < 1), the final variance is multiplied by
 
@@ -25,9 +28,9 @@ Four checks are made with the evaluations of the run.
 The plain average of f over the Sobol nodes is a second estimate. Its variance is taken to be that of simple
 Monte Carlo, which randomised quasi-Monte Carlo seldom exceeds, plus that of one more node with the value
 expected beyond the one farthest from the average, farthest / (1 - k) for a Pareto tail of shape k from 0 to
-.8. A surrogate that explains at least ``explained`` of the variance, with evidence, is *credible*, and the
-result is its own. Otherwise it is the average of the two estimates, and of their variances, with weight
-w max(0, share explained) / explained for the surrogate (0 without evidence) and
+.8. A surrogate that explains at least ``explained`` of the variance is *credible*, and the result is its own.
+Otherwise it is the average of the two estimates, and of their variances, with weight
+w max(0, share explained) / explained for the surrogate and
 
     w = b^2 / (a^2 + b^2),     a the standard deviation of the surrogate (after 3. and 4.), b of the average.
 
@@ -71,6 +74,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import cKDTree
 from scipy.special import chdtri
 
 from bqvi.importance import PARETO, WIDENING, Proposal, Spread, covering, normalised, pareto_shape, resampled
@@ -79,8 +83,7 @@ from bqvi.quadrature.nodes import whitened_cross
 from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.settings import CREDIBILITY, DESIGN, REFUTATION, TAILS
 from bqvi.quadrature.surrogate import CandidateProcess
-from gp.evidence import Evidence
-from gp.linalg import Factor
+from gp.low_discrepancy import shifted_sobol
 from gp.measures import Measure, Uniform
 
 ALL_THE_SAME = (
@@ -177,24 +180,24 @@ class Judgement:
 
     Attributes
     ----------
-    explained : share of the variance that is predicted. gain : log evidence over that of noise.
-    inflation : kappa. grows : whether the evidence is for growth in the tails.
-    constant : (o,), whether all values of an output are the same.
+    explained : share of the variance that is predicted. inflation : kappa.
+    grows : whether the evidence is for growth in the tails.
+    constant, zero : (o,), whether all values of an output are the same, and zero.
     excess : (o,), the variance beside that of the process, by the jackknife.
-    zero : (o,), whether all values of an output are zero.
     unexplored : whether the logarithms leave room for a mode that no node has shown (:mod:`rises`).
     modes : the nats that unseen modes are expected to add.
     beyond : the share of the integral that may lie beyond the nodes by the logarithms.
+    singular : the integral beyond the largest values, in standard deviations.
     tested : the result of evaluations that could have refuted it; None where there are no such tests.
     """
 
     explained: float
-    gain: float
     inflation: float
     grows: bool
     constant: np.ndarray
     excess: np.ndarray
     zero: np.ndarray
+    singular: float
     unexplored: bool = False
     modes: float = 0.0
     beyond: float = 0.0
@@ -202,14 +205,14 @@ class Judgement:
 
     @property
     def predicts(self) -> bool:
-        """Whether the surrogate has passed the first two checks."""
-        return self.explained >= CREDIBILITY.explained and self.gain >= 2.0
+        """Whether the surrogate has passed the first check."""
+        return self.explained >= CREDIBILITY.explained
 
     @property
     def credible(self) -> bool:
         """Whether the surrogate's estimate is returned unchanged."""
-        stands = not (self.grows or self.unexplored) and self.beyond < REFUTATION.allowed
-        return self.predicts and stands and (self.tested is None or self.tested.survived)
+        doubted = self.grows or self.unexplored or self.singular > 2.0 or self.beyond >= REFUTATION.allowed
+        return self.predicts and not doubted and (self.tested is None or self.tested.survived)
 
     def with_unseen(self, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
         """The ``covariance`` (o, o) of integrals ``mean`` (o,) with what was not seen."""
@@ -219,8 +222,6 @@ class Judgement:
     @property
     def weight(self) -> float:
         """w, the weight of the surrogate in the mixture."""
-        if self.gain < 2.0:
-            return 0.0
         return float(np.clip(self.explained / CREDIBILITY.explained, 0.0, 1.0))
 
     @property
@@ -231,8 +232,11 @@ class Judgement:
         if self.tested is not None and self.tested.count:
             predicts += f", by {self.tested.count} evaluations that tested it the log integral may be off by "
             predicts += f"{self.tested.error:.2g}, their errors {self.tested.inflation:.1f} times their sds"
-        if np.isfinite(self.gain):
-            predicts += f", and the evidence over noise is {self.gain:.1f} nats"
+        if self.singular > 2.0:
+            predicts += (
+                f", and the largest values grow like a power: {self.singular:.1f} standard deviations "
+            )
+            predicts += "may lie beyond, but not for a variable in which f is bounded, as x = t^2 for x^-1/2"
         tail = ""
         if self.inflation > CREDIBILITY.inflated:
             tail = (
@@ -266,6 +270,8 @@ def judge(
     sobol: np.ndarray,
     values: np.ndarray,
     weights: np.ndarray,
+    variances: np.ndarray,
+    measure: Measure,
     tested: Tested | None = None,
 ) -> Judgement:
     """Make the four checks.
@@ -274,7 +280,8 @@ def judge(
     ----------
     ensemble : surrogates fitted to n nodes. sobol : (n,), which of the nodes are from the Sobol sequence.
     values : (n, o), values of f at the nodes in units of the process.
-    weights : (m,), derivatives of the integral in the m observations. tested : the result of tests, if any.
+    weights : (m,), derivatives of the integral in the m observations. variances : of the integrals, (o,).
+    measure : in standard coordinates. tested : the result of tests, if any.
     """
     best = ensemble.best
     all_errors, all_sds = best.process.leave_one_out()
@@ -284,16 +291,12 @@ def judge(
     grows = ensemble.growth > 0.9 * len(sobol)
     if grows and explained > 0.99:
         grows = not slows(best.data.u, values, best.slopes())
-    return Judgement(
-        explained=explained,
-        gain=_gain(ensemble),
-        inflation=kappa(*left_out(errors, sds)),
-        grows=grows,
-        constant=np.ptp(best.data.values, axis=0) == 0,
-        excess=unexpected_change(weights[:, None] * all_errors, weights[:, None] * all_sds),
-        zero=np.abs(values).max(axis=0) == 0,
-        tested=tested,
-    )
+    inflation = kappa(*left_out(errors, sds))
+    excess = unexpected_change(weights[:, None] * all_errors, weights[:, None] * all_sds)
+    sd = float(np.sqrt(np.sum(inflation**2 * variances + excess)))
+    singular = _beyond_largest(best, values, all_errors[: len(sobol)], measure) / max(sd, 1e-300)
+    constant, zero = np.ptp(best.data.values, axis=0) == 0, np.abs(values).max(axis=0) == 0
+    return Judgement(explained, inflation, grows, constant, excess, zero, singular, tested=tested)
 
 
 def unexpected_change(changes: np.ndarray, sds: np.ndarray) -> np.ndarray:
@@ -338,15 +341,18 @@ def left_out(errors: np.ndarray, sds: np.ndarray) -> tuple[float, float]:
     return float(ratio[worst]), float(count[worst])
 
 
-def _gain(ensemble: Ensemble) -> float:
-    """Log evidence over that of a constant mean and independent noise."""
-    best = ensemble.best
-    if best.data.slopes is not None:
-        return np.inf  # independent values have no gradients, so the two evidences cannot be compared
-    n, values = len(best.data), best.data.values
-    least = (1e-150 / max(n, 1)) ** 2
-    noise = Evidence.of(Factor(np.eye(n)), values, np.ones((n, 1)), "marginal", least)
-    return float(best.process.value - noise.value)
+def _beyond_largest(member: CandidateProcess, f: np.ndarray, errors: np.ndarray, measure: Measure) -> float:
+    """The integral beyond the largest |f| (check 2), of f and errors (n, o); 0 where errors are small."""
+    points = measure.from_unit_cube(shifted_sobol(measure.dimension, 16 * DESIGN.pool, 0))
+    shares = np.bincount(cKDTree(member.data.u).query(points)[1], minlength=len(f)) / len(points)
+    errors = errors if member.data.centred else errors * (member.data.values - 0.5 * errors)  # f = g^2 / 2
+    sizes = np.linalg.norm(f, axis=1)
+    order = np.argsort(np.where(shares > 0, -sizes, 0.0))[: max(len(f) // 5, 5)]
+    p, largest = np.maximum(shares[order], 1e-300), np.maximum(sizes[order], 1e-300)
+    if p @ np.sum(errors[order] ** 2, axis=1) <= 0.01 * (p @ largest**2):
+        return 0.0
+    k = float(np.clip(-np.polyfit(np.log(np.cumsum(p) - 0.5 * p), np.log(largest), 1)[0], 0.0, 0.95))
+    return float(largest[0] * p[0] * k / (1.0 - k))
 
 
 def kappa(ratio: float, nodes: float) -> float:
@@ -378,41 +384,33 @@ def combined(
     alone = judgement.credible or judgement.constant.all() or (judgement.grows and judgement.predicts)
     if alone or np.sum(sobol) < 2:
         return mean, covariance
-    plain = drawn(values, sobol)
-    own, other = np.diag(covariance), np.diag(plain.covariance)
+    plain_mean, plain = drawn(values, sobol)
+    own, other = np.diag(covariance), np.diag(plain)
     shares = (other / np.maximum(own + other, 1e-300))[~judgement.constant]
     w = float(np.mean(shares)) * judgement.weight
-    return w * mean + (1 - w) * plain.mean, w * covariance + (1 - w) * plain.covariance
+    return w * mean + (1 - w) * plain_mean, w * covariance + (1 - w) * plain
 
 
-@dataclass(frozen=True, eq=False)
-class SampleMean:
-    """mean (o,) and covariance (o, o) of an estimate."""
-
-    mean: np.ndarray
-    covariance: np.ndarray
-
-
-def average(values: np.ndarray) -> SampleMean:
-    """Return the mean of independent values (n, o), n >= 2, and its covariance."""
+def average(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean (o,) of independent values (n, o), n >= 2, and its covariance (o, o)."""
     n = len(values)
     mean = values.mean(axis=0)
     centred = values - mean
-    return SampleMean(mean, centred.T @ centred / (n - 1) / n)
+    return mean, centred.T @ centred / (n - 1) / n
 
 
-def drawn(values: np.ndarray, sobol: np.ndarray) -> SampleMean:
+def drawn(values: np.ndarray, sobol: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the average over Sobol nodes, and its covariance with that of one more node.
 
     See the module; parameters are those of :func:`combined`.
     """
-    found = average(values[sobol])
-    farthest = np.abs(values - found.mean).max(axis=0)
+    mean, covariance = average(values[sobol])
+    farthest = np.abs(values - mean).max(axis=0)
     # the median of the values of a peak is the level outside of it
     seen = np.abs(values[sobol] - np.median(values[sobol], axis=0))
     shapes = np.clip([pareto_shape(column) for column in seen.T], 0.0, 0.8)
     further = farthest / (1 - shapes) / (np.sum(sobol) + 1)
-    return SampleMean(found.mean, found.covariance + np.diag(further**2))
+    return mean, covariance + np.diag(further**2)
 
 
 @dataclass(frozen=True, eq=False)

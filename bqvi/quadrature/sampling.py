@@ -30,7 +30,7 @@ import numpy as np
 from bqvi.calls import Budget, Caller, Evaluations, Ledger
 from bqvi.calls.faults import NONE_FAILED, Failures
 from bqvi.calls.table import matched
-from bqvi.quadrature.credibility import ALL_THE_SAME, NOTHING_SEEN, SampleMean, average
+from bqvi.quadrature.credibility import ALL_THE_SAME, NOTHING_SEEN, average
 from bqvi.quadrature.integral import (
     DOOR,
     EstimateRow,
@@ -181,18 +181,18 @@ class SamplingRun:
 
     def _numbers(self, values: np.ndarray, shift: float) -> dict[str, Any]:
         """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift."""
-        found = _over_blocks(values, self.replicates) if self.method == "qmc" else average(values)
-        covariance = found.covariance + np.diag(of_constants(values) ** 2)
+        mean, covariance = _over_blocks(values, self.replicates) if self.method == "qmc" else average(values)
+        covariance = covariance + np.diag(of_constants(values) ** 2)
         unknown = np.diag(covariance) == 0.0  # values that are all zero, or blocks with equal means
         covariance[unknown, unknown] = np.inf
-        return moments(found.mean, covariance, shift, self.caller.function.range.logarithmic)
+        return moments(mean, covariance, shift, self.caller.function.range.logarithmic)
 
 
-def _over_blocks(values: np.ndarray, count: int) -> SampleMean:
+def _over_blocks(values: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of f over a sequence, (n, o), and its covariance from ``count`` successive blocks."""
     mean = values.mean(axis=0)
     centred = np.array([block.mean(axis=0) - mean for block in np.array_split(values, count)])
-    return SampleMean(mean, centred.T @ centred / (count * (count - 3)))
+    return mean, centred.T @ centred / (count * (count - 3))
 
 
 def of_constants(values: np.ndarray) -> np.ndarray:
