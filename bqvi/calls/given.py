@@ -27,6 +27,7 @@ from bqvi.calls.settings import SELECTION
 from bqvi.calls.table import Evaluations
 from gp.arrays import Array, shown
 from gp.checks import positive_vector, require_finite, require_numbers
+from gp.fixed_points.gram import MOST_PAIRED
 from gp.matrices import cholesky
 from gp.measures import AffineMap
 
@@ -171,7 +172,7 @@ def selected(
     density = made.values if log_density is None else log_density
     rows = np.arange(len(made))
     width = 1 if made.gradients is None else 1 + made.points.shape[1]
-    most = min(SELECTION.rows, SELECTION.numbers // width)
+    most = min(MOST_PAIRED, SELECTION.numbers // width)
     if len(made) > most:
         rows = _chosen(made, _distinct(made, noisy), density, most)
     if budget is not None and len(rows) + reserved > budget:

@@ -75,8 +75,6 @@ class DensitySettings:
 class SelectionSettings:
     """The choice of the evaluations that a run begins with (:mod:`given`)."""
 
-    rows: int = 500
-    """The largest number of rows."""
     numbers: int = 1500
     """The largest number of values and derivatives together."""
     failed: float = 0.1

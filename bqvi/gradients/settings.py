@@ -59,12 +59,8 @@ class SearchSettings:
     """Prior standard deviations of ln l and of ln b for each b."""
     ends: tuple[float, float] = (5.0, 4.0)
     """Bounds of the search below and above the centre, in these standard deviations."""
-    settled: float = 0.15
-    """The smallest expected gain of a step that is made, in nats."""
     gained: float = 0.3
-    """The smallest gain of a step, in nats, after which there is another."""
-    longest: float = 1.0
-    """The largest change of a log hyperparameter by a step."""
+    """The smallest gain of a step, in nats, after which there is another; half of it has to be expected."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +163,7 @@ class MemoisedSettings:
     batches: int = 10
     """The number of batches."""
     least: int = 100
-    """The least number of rows of a batch, which acts on fewer than 1,000 data."""
+    """The least number of rows of a batch, which acts on fewer than 1,000 data; and that of a mini-batch."""
 
 
 STOCHASTIC, MEMOISED = StochasticSettings(), MemoisedSettings()

@@ -333,9 +333,7 @@ def fitted(posterior: LogPosterior, start: np.ndarray | None) -> np.ndarray:
     starts = (prior.lower, simple)
     if start is not None and len(start) == len(simple):
         starts = (start, prior.lower)
-    settings = Search(
-        iterations=8, settled=SEARCH.settled, gained=SEARCH.gained, longest=SEARCH.longest, halvings=5
-    )
+    settings = Search(iterations=8, settled=0.5 * SEARCH.gained, gained=SEARCH.gained)
     if posterior.convention != "profiled":  # two climbs, as the evidence is flat at small s^2
         settings = replace(settings, climbs=2, iterations=16)
     return search(posterior, starts, prior.bounds, settings).psi

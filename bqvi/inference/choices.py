@@ -45,9 +45,9 @@ from bqvi.gradients import (
 )
 from bqvi.gradients.conjugate import RefinableModel
 from bqvi.gradients.evaluations import caller_of, is_as_stated
-from bqvi.gradients.settings import STOCHASTIC
+from bqvi.gradients.settings import MEMOISED, STOCHASTIC
 from bqvi.inference.loop import no_gradients_message
-from bqvi.inference.settings import DEFAULTS, SETTLING
+from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.state import LoopProblem, LoopState, Model, Monitor, Recorder, Stop
 from bqvi.inference.steps import (
     Adam,
@@ -66,6 +66,7 @@ from bqvi.models.data import Data, n_rows
 from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel
 from bqvi.models.representation import representation
 from bqvi.records import fingerprint
+from bqvi.runs.settings import ENGINES
 from gp.arrays import shown
 from gp.checks import require_above, require_integer, require_shape
 
@@ -131,7 +132,7 @@ METHODS: dict[str, Method] = {
     "pathwise": Method(_sampling("Pathwise"), Euclidean(), _FALLING, "either", 1000),
     "iwae": Method(_sampling("IWAE"), Euclidean(), _FALLING, "either", 1000),
     "dreg": Method(_sampling("DReG"), Euclidean(), _FALLING, "either", 1000),
-    "bq": Method(_quadrature, TrustRegion(), Constant(1.0), "all", 50, SETTLING.tolerance),
+    "bq": Method(_quadrature, TrustRegion(), Constant(1.0), "all", 50, ENGINES.tolerance),
 }
 
 EXACT = tuple(_name for _name, _method in METHODS.items() if _method.estimator in (_exact, _memoised))
@@ -353,7 +354,7 @@ def _balanced(model: object, data: Data, batch: str) -> Strategy | str:
     n = n_rows(data)
     if batch == "all" or n == 0:
         return "balanced"
-    return Balanced(min(DEFAULTS.minibatch, n), Features.of(representation(model, data)))
+    return Balanced(min(MEMOISED.least, n), Features.of(representation(model, data)))
 
 
 def _strategy(
@@ -365,7 +366,7 @@ def _strategy(
             "'sngd', 'sgd' or 'memoised', or leave minibatch out"
         )
     if minibatch is None:
-        return Reshuffled(min(DEFAULTS.minibatch, n)) if batch == "mini-batch" else None
+        return Reshuffled(min(MEMOISED.least, n)) if batch == "mini-batch" else None
     if n == 0:
         raise ValueError(f"minibatch is {shown(minibatch)}, but the model has no data; leave it out")
     strategy = Uniform(int(minibatch)) if isinstance(minibatch, int | np.integer) else minibatch

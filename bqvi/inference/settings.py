@@ -12,8 +12,6 @@ from dataclasses import dataclass
 class DefaultSettings:
     """Defaults where the caller gives no value (`choices`, `choices`)."""
 
-    minibatch: int = 100
-    """Data in a mini-batch."""
     rate: float = 0.05
     """The rate of Adam."""
     decay: float = 0.01
@@ -97,8 +95,6 @@ ASCENT, DEFAULTS, FLAT = AscentSettings(), DefaultSettings(), FlatSettings()
 class SettlingSettings:
     """Whether a run of 'bq' has converged (`convergence`)."""
 
-    tolerance: float = 0.05
-    """The default tolerance, nats."""
     growth: float = 1.25
     """The factor by which evaluations grow from one judgement to the next."""
     still: float = 0.1

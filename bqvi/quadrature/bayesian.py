@@ -176,7 +176,7 @@ class BayesianRun:
         belong; others when the nodes since the last one are as many as a batch, or no node is pending.
         """
         if not state.rows:
-            due = state.sobol.sum() >= max(DESIGN.least, self.problem.initial // 2)
+            due = state.sobol.sum() >= max(DESIGN.first[0], self.problem.initial) // 2
         else:
             since = state.n_evaluations - state.rows[-1].n_evaluations
             due = since >= self._batch(state) or (since > 0 and not len(state.pending))
@@ -410,7 +410,7 @@ class BayesianRun:
     def _tests(self, state: IntegrationState, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Those of the next ``count`` nodes that test the answer, (m, D), and ln of their weights (m,)."""
         n = len(state) + len(state.pending_u)
-        due = int(np.ceil(REFUTATION.share * (n + count))) - _tests_made(state)
+        due = int(np.ceil(DESIGN.checks * (n + count))) - _tests_made(state)
         number = min(due, (count + 1) // 2, REFUTATION.tests)
         if number < 1 or not self._is_tested():
             return np.zeros((0, state.u.shape[1])), np.zeros(0)
@@ -538,11 +538,11 @@ def standardised(measure: Measure) -> Standardised:
 
 def require_nodes(state: IntegrationState) -> None:
     """Raise ValueError unless there are enough nodes for a surrogate."""
-    if len(state) < DESIGN.least:
+    if len(state) < DESIGN.first[0] // 2:
         raise ValueError(
-            f"{len(state)} nodes have values after {state.n_evaluations} evaluations; an estimate needs "
-            f"{DESIGN.least}: raise the budget, or give vectorised=False where f fails at some points of a "
-            "batch"
+            f"{len(state)} nodes have values after {state.n_evaluations} evaluations; an estimate "
+            f"needs {DESIGN.first[0] // 2}: raise the budget, or give vectorised=False where f fails at some "
+            "points of a batch"
         )
 
 

@@ -83,6 +83,7 @@ from bqvi.quadrature.nodes import whitened_cross
 from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.settings import CREDIBILITY, DESIGN, REFUTATION, TAILS
 from bqvi.quadrature.surrogate import CandidateProcess
+from bqvi.runs.settings import ENGINES
 from gp.low_discrepancy import shifted_sobol
 from gp.measures import Measure, Uniform
 
@@ -165,7 +166,7 @@ class Tested:
     @property
     def survived(self) -> bool:
         """Whether the answer has been tested, and not been refuted."""
-        right = self.error < REFUTATION.allowed and self.inflation < CREDIBILITY.inflated
+        right = self.error < REFUTATION.allowed and self.inflation < ENGINES.grown
         return self.count > 1 and right
 
     @property
@@ -238,7 +239,7 @@ class Judgement:
             )
             predicts += "may lie beyond, but not for a variable in which f is bounded, as x = t^2 for x^-1/2"
         tail = ""
-        if self.inflation > CREDIBILITY.inflated:
+        if self.inflation > ENGINES.grown:
             tail = (
                 "; nodes left out were further off than their standard deviations, so "
                 f"its standard deviation is multiplied by {self.inflation:.1f}"

@@ -43,6 +43,8 @@ from bqvi.quadrature.surrogate import (
     starting_points,
     surrogate,
 )
+from bqvi.runs.settings import ENGINES
+from gp.fixed_points.gram import MOST_PAIRED
 from gp.laplace import curvature, root, weighed
 from gp.low_discrepancy import normal_sobol
 from gp.matrices import spectrum
@@ -109,7 +111,9 @@ class Ensemble:
             if isinstance(member.family, PeakFamily):
                 peaks = member.family.centres, member.family.matrices
         behind = self.scores[0] - self.scores
-        left_out_next = [m.name for m, nats in zip(self.members, behind, strict=True) if nats > SEARCH.behind]
+        left_out_next = [
+            m.name for m, nats in zip(self.members, behind, strict=True) if nats > ENGINES.behind
+        ]
         if self.best.name == TILTED_AXES and PLAIN in left_out_next:
             left_out_next.remove(PLAIN)  # kept, as `growth` compares the two
         return Fits(hyperparameters, rotation, tuple(left_out_next), peaks)
@@ -166,12 +170,12 @@ def fit(
 
     ``effort`` : `ROUGHLY` suffices where more data are to come.
 
-    Of more than ``SEARCH.most_fitted`` nodes so many, evenly spread over the order of evaluation, determine
+    Of more than ``MOST_PAIRED`` nodes so many, evenly spread over the order of evaluation, determine
     the hyperparameters; scale, mean and weights follow from all of them.
     """
     earlier = Fits({}) if earlier is None else earlier
-    if len(data) > SEARCH.most_fitted:
-        rows = np.linspace(0, len(data) - 1, SEARCH.most_fitted).astype(int)
+    if len(data) > MOST_PAIRED:
+        rows = np.linspace(0, len(data) - 1, MOST_PAIRED).astype(int)
         return condition(measure, data, fit(measure, data.among(rows), earlier, effort).fits(earlier))
     members: list[CandidateProcess] = []
     known = _candidates(measure, data.smooth_only)
@@ -185,7 +189,7 @@ def fit(
             members.append(_turned(measure, data, plain, earlier, effort))
             continue
         starts = [earlier.hyperparameters[name]] if seen else []
-        starts += starting_points(measure.dimension, data.noisy) if effort.screens or not seen else []
+        starts += starting_points(measure.dimension, data.noisy) if effort.climbs > 1 or not seen else []
         if not data.centred or len(data) > (4.0 / SEARCH.short_lengthscale) ** measure.dimension:
             starts.append(short_start(measure.dimension))
         first = surrogate(name, *known[name], data, starts[0])
@@ -221,7 +225,7 @@ def _weighed(candidates: Iterable[CandidateProcess]) -> Ensemble:
     scores = np.full(len(members), -np.inf)
     for i in range(len(members)):
         scores[i] = _score(members[i])
-        for j in np.flatnonzero(scores[: i + 1] < scores.max() - SEARCH.behind):
+        for j in np.flatnonzero(scores[: i + 1] < scores.max() - ENGINES.behind):
             members[j] = members[j].at(members[j].psi)
     order = np.argsort(-scores, kind="stable")
     return Ensemble(tuple(members[i] for i in order), scores[order])
@@ -322,7 +326,7 @@ def _laplace_root(member: CandidateProcess) -> np.ndarray:
         return np.array([member.objective.expanded(psi).gradient for psi in points])
 
     average = None
-    if len(member.data) > SEARCH.most_fitted:
+    if len(member.data) > MOST_PAIRED:
         average = member.objective.expanded(member.psi).find_curvature
     found = curvature(gradients, member.psi, 0.02) if average is None else average()
     return root(found + SEARCH.prior_precision * np.eye(len(found)), SEARCH.prior_precision)

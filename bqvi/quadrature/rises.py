@@ -32,7 +32,7 @@ from scipy.spatial.distance import cdist
 from acquisition.conditioned import ConditionedPool
 from bqvi.quadrature.nodes import conditioned, whitened_cross
 from bqvi.quadrature.peaks import PeakFamily, peak_through
-from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY, SEARCH
+from bqvi.quadrature.settings import DESIGN, RISES, ROUGHLY
 from bqvi.quadrature.state import IntegrationProblem, IntegrationState
 from bqvi.quadrature.surrogate import (
     SMOOTH,
@@ -44,6 +44,7 @@ from bqvi.quadrature.surrogate import (
     surrogate,
 )
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise
+from gp.fixed_points.gram import MOST_PAIRED
 from gp.low_discrepancy import normal_sobol, shifted_sobol
 from gp.matrices import spectrum
 from gp.measures import Measure, Uniform
@@ -67,7 +68,7 @@ class _Smooth:
     def of(cls, measure: Measure, u: np.ndarray, logs: np.ndarray, rows: np.ndarray) -> _Smooth | None:
         """Fit it to ln f (n,) at those ``rows`` of nodes u (n, D); None where they determine nothing."""
         u, logs = u[rows], logs[rows]
-        if len(rows) < DESIGN.least or not np.ptp(logs) > 0:
+        if len(rows) < DESIGN.first[0] // 2 or not np.ptp(logs) > 0:
             return None
         level, unit = float(logs.mean()), float(logs.std())
         data, chart = StandardData(u, ((logs - level) / unit)[:, None]), identity(measure)
@@ -120,10 +121,10 @@ class Rises:
     def of(cls, measure: Measure, u: np.ndarray, logs: np.ndarray) -> Rises | None:
         """Fit it to ln f (n,) at nodes u (n, D) in standard coordinates; None where too few are finite.
 
-        The ``SEARCH.most_fitted`` highest nodes are used.
+        The ``MOST_PAIRED`` highest nodes are used.
         """
         finite = np.flatnonzero(np.isfinite(logs))
-        order = np.argsort(-logs[finite], kind="stable")[: SEARCH.most_fitted]
+        order = np.argsort(-logs[finite], kind="stable")[:MOST_PAIRED]
         u, logs = u[finite[order]], logs[finite[order]]
         whole = _Smooth.of(measure, u, logs, np.arange(len(u)))
         if whole is None:
@@ -260,7 +261,7 @@ def nodes_of_logarithms(
     rises = _rises(problem, state)
     if rises is None:
         return np.zeros((0, problem.measure.dimension))
-    most = max(count // DESIGN.explore, 1)
+    most = max(int(DESIGN.checks * count), 1)
     high = rises.nodes(most, state.pending_u, seed)
     return np.concatenate([high, _hidden(problem, state, count // 2)[1]]) if resolved else high
 

@@ -15,15 +15,13 @@ class NodeDesignSettings:
     """Which nodes are evaluated."""
 
     checks: float = 0.25
-    """The smallest share of nodes from the Sobol sequence."""
+    """The smallest share of nodes from the Sobol sequence; that of tests; and, of a warped surrogate, that of
+    nodes where its variance is largest."""
     growth: float = 1.3
     """Factor of the number of nodes from one fit of hyperparameters to the next."""
     first: tuple[int, int] = (8, 4)
-    """Nodes before the first fit: the first number, or 2 D plus the second if that is more."""
-    least: int = 4
-    """The smallest number of nodes to which a surrogate is fitted."""
-    explore: int = 4
-    """One in so many nodes of a warped surrogate is placed where its variance is largest."""
+    """Nodes before the first fit: the first number, half of which a surrogate needs, or 2 D plus the second
+    if that is more."""
     outermost: float = 0.3
     """Share of the distance from the outermost node to a face of a box at which a further node lies."""
     pool: int = 512
@@ -61,10 +59,6 @@ class CandidateSettings:
     damping: float = 0.1
     """Damping of the curvature of a climb, in nats, which shortens steps in hyperparameters of little
     effect."""
-    most_fitted: int = 500
-    """The most nodes from which hyperparameters are found."""
-    behind: float = 10.0
-    """A candidate so many nats below the best is left out of every other fit."""
     negligible: float = 1e-3
     """Weight below which a candidate does not contribute to the integral."""
     pairs: float = 0.15
@@ -85,18 +79,14 @@ class Effort:
 
     Attributes
     ----------
-    climbs : the number of starting points from which climbs are made.
-    iterations : the most iterations of a climb. precision : the relative gain of the log evidence at which it
-        ends.
+    climbs : the number of starting points from which climbs are made, of at most 20 iterations each for one
+        and of 40 for two. With more than one the starting points of a first fit are tried in addition to the
+        last optimum.
     settled : a Newton step with a smaller expected gain, in nats, is not made.
-    screens : whether the starting points of a first fit are tried in addition to the last optimum.
     """
 
     climbs: int
-    iterations: int
-    precision: float
     settled: float
-    screens: bool
 
 
 @dataclass(frozen=True)
@@ -106,8 +96,6 @@ class CredibilitySettings:
     explained: float = 0.7
     """Share of the variance at the Sobol nodes that has to be predicted from the other nodes for a surrogate
     to be credible, and, or 1 - 1 / D if that is more, for it to choose the nodes."""
-    inflated: float = 1.5
-    """Factor of the standard deviation above which the reason mentions it."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +161,6 @@ class RefutationSettings:
 
     tests: int = 10
     """The most evaluations of a step that are tests; they are at most half of it, too."""
-    share: float = 0.25
-    """The share of the nodes that are tests."""
     allowed: float = 0.2
     """The error of the log integral by the tests, in nats, up to which an answer may be credible."""
     outside: float = 0.01
@@ -188,7 +174,7 @@ SEARCH = CandidateSettings()
 CREDIBILITY = CredibilitySettings()
 TAILS = TailSettings()
 PEAK_KERNEL = PeakKernelSettings()
-PRECISE = Effort(climbs=2, iterations=40, precision=1e-5, settled=1e-5, screens=True)
+PRECISE = Effort(climbs=2, settled=1e-5)
 """Effort of the last fit."""
-ROUGHLY = Effort(climbs=1, iterations=20, precision=1e-4, settled=1e-2, screens=False)
+ROUGHLY = Effort(climbs=1, settled=1e-2)
 """Effort of other fits."""

@@ -344,10 +344,10 @@ class Warped:
     ) -> np.ndarray:
         """Return candidates that reduce the variance of the linearised integral, and explore."""
         state, mean = _linearised(member, candidates)
-        scale = float(member.process.scales[0])
+        scale, every = float(member.process.scales[0]), round(1.0 / DESIGN.checks)
 
         def score(state: ConditionedPool) -> np.ndarray:
-            explore = (before + state.count - given) % DESIGN.explore == DESIGN.explore - 1
+            explore = (before + state.count - given) % every == every - 1
             if not explore:
                 return variance_reduction(state)
             # C^2/2 + m^2 C without a density, as candidates are distributed by the measure

@@ -525,8 +525,8 @@ class CandidateProcess:
     def climbed(self, effort: Effort) -> CandidateProcess:
         """Return the surrogate at the optimum that a climb from its psi reaches."""
         asked = Search(
-            iterations=effort.iterations,
-            value_tolerance=effort.precision,
+            iterations=20 * effort.climbs,
+            value_tolerance=1e-5,
             gradient_tolerance=1e-2,
             settled=effort.settled,
             gained=effort.settled,

@@ -215,7 +215,7 @@ class BoundsRun:
         if current is None:
             first = passes.begun(target, systems, plan.particles, state.backwards, self._rng(2, 0))
             return replace(state, pilot=None, forwards=first)
-        threshold = SETTINGS.resampling if self.choices.method == "smc" else 0.0
+        threshold = SETTINGS.effective if self.choices.method == "smc" else 0.0
         chains, rng = state.backwards, self._rng(2, 1 + current.passed)
         found, rate = passes.stepped(current, plan, self._moves, target, systems, chains, threshold, rng)
         rates = state.acceptance if rate is None else (*state.acceptance, rate)

@@ -3,7 +3,7 @@
 In the pilot run temperatures, units and step sizes are adapted on particles that no estimate uses. It is
 sequential Monte Carlo with L' particles for each problem, resampled at each temperature:
 
-    temperature    the next has the conditional effective sample size ``pilot_ess`` (of the worst problem)
+    temperature    the next has the conditional effective sample size ``effective`` (of the worst problem)
     units          a Cholesky factor of the particles' covariance, shrunk towards its diagonal
     step size      raised or lowered after each of ``pilot_moves`` moves, by how the mean rate of acceptance
                    compares with the transition's
@@ -172,7 +172,7 @@ def piloted(
     particles, ratios = pilot.particles, _finite_somewhere(pilot.particles.log_ratio)
     steps = np.full(len(proposals), transition.first_step(proposals.dimension))
     units = (MoveUnits(proposals.factors, steps), *pilot.units)[-1]
-    temperature, ess = next_temperature(ratios, before, 0.0 if rng is None else SETTINGS.pilot_ess)
+    temperature, ess = next_temperature(ratios, before, 0.0 if rng is None else SETTINGS.effective)
     if rng is not None:
         weights = normalised((temperature - before) * ratios)
         units = replace(units, factors=covariance_factors(particles.points, weights))

@@ -18,12 +18,11 @@ class BoundsSettings:
     """The largest number of particles of the pilot run, for each problem."""
     pilot_moves: int = 5
     """The number of moves at each temperature of the pilot run; step sizes are adapted after each."""
-    pilot_ess: float = 0.5
-    """The conditional effective sample size, over L, from one temperature of the pilot run to the next."""
     near_best: float = 1.1
     """The factor of the least predicted variance at equal cost up to which fewer temperatures are chosen."""
-    resampling: float = 0.5
-    """Particles are resampled where their effective sample size is below this share of L."""
+    effective: float = 0.5
+    """The effective sample size, over L, from one temperature of the pilot run to the next, and below which
+    particles are resampled."""
     leapfrog: int = 2
     """The number of leapfrog steps of a move; the more, the fewer temperatures are affordable."""
     hamiltonian_acceptance: float = 0.8

@@ -456,7 +456,7 @@ def _local(
     log_g = np.logaddexp(plain.log_density(u), logsumexp(parts, axis=0))
     spread = np.minimum(np.sqrt(variance), NODES.most)
     mean = bounded(mean, variance, top)
-    log_share = POOLED.temper * (mean - top) - log_g + np.log(np.sinh(spread))
+    log_share = NODES.tempers[1] * (mean - top) - log_g + np.log(np.sinh(spread))
     chosen = np.unique(resampled(np.exp(log_share - log_share.max()), POOLED.places, seed))
     weights = np.full(len(chosen), 1.0 / len(chosen))
     return DiagonalMixture(weights, u[chosen], q.scales[parts[:, chosen].argmax(0)])

@@ -22,6 +22,7 @@ from scipy.optimize import minimize_scalar
 from bqvi.calls import Evaluations
 from bqvi.calls.settings import CLIFFS
 from bqvi.importance import resampled
+from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.exploration import connected
 from bqvi.variational_bmc.frame import Frame, alternative, fitting
 from bqvi.variational_bmc.scaling import Scaling, UserUnits, led_by, scaling_from_gradients, unlike
@@ -140,7 +141,7 @@ def selected(state: State, frame: Frame, psi: np.ndarray | None, step: Inference
             continue
         start = psi if other[0] is frame else None
         found = Candidate(*other, trial, *fit(trial, start, FITTING.first_iterations))
-        if found.evidence > best.evidence - FITTING.behind:
+        if found.evidence > best.evidence - ENGINES.behind:
             fitted = fit(trial, found.psi, 2 * iterations - FITTING.first_iterations)
             best = max(best, Candidate(*other, trial, *fitted))
     return best

@@ -39,10 +39,11 @@ from acquisition.conditioned import ConditionedPool, greedy
 from bqvi.calls import AsksError, Evaluations
 from bqvi.calls.climb import Asking, climb
 from bqvi.importance import resampled
+from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.correction import Correction, PointMoments, PooledDraws
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.learning import ascended
-from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION, NODES
+from bqvi.variational_bmc.settings import EXPLORATION, NODES
 from bqvi.variational_bmc.state import (
     Estimate,
     Settings,
@@ -99,7 +100,7 @@ def with_next(
     # as long as the uncertainty beyond the draws prevents convergence.
     narrow = estimate.surrogate.data.gradients is not None
     if narrow and settled(state):
-        narrow = state.rows[-1].beyond < CONVERGENCE.tolerance
+        narrow = state.rows[-1].beyond < ENGINES.tolerance
     pool = estimate.pool.of_q() if narrow else estimate.pool
     given = None if waiting is None else state.frame.into(waiting)
     u = next_points(estimate.surrogate, pool, count, seed, criterion, first, given)

@@ -33,7 +33,7 @@ from bqvi.runs.door_result import DoorResult
 from bqvi.variational_bmc.diagnostics import about_rounding, about_width, advice
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.scaling import UserUnits
-from bqvi.variational_bmc.settings import EXPLORATION, PREDICTIONS, WEIGHTS
+from bqvi.variational_bmc.settings import PREDICTIONS, WEIGHTS
 from bqvi.variational_bmc.state import Estimate, State
 from bqvi.variational_bmc.stopping import differing, judge, record, understated
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -246,7 +246,7 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     reasons = (*reasons, *understated(made, estimate.surrogate), *wrong)
     values = good.values - run.coordinates.log_jacobian(good.points)
     reasons = (*reasons, *nothing_above(values, int(made.failed.sum())), *about_rounding(posterior))
-    located = row.divergence < PREDICTIONS.unsettled and row.log_evidence_sd < EXPLORATION.located
+    located = row.divergence < PREDICTIONS.unsettled and row.log_evidence_sd < PREDICTIONS.unsettled
     shape = None if corrected else estimate.found.pareto_k
     return VBMCResult(
         posterior=posterior,

@@ -41,10 +41,8 @@ class FittingSettings:
     top_variance: float = 100.0
     """The prior variance of f at the origin of the frame."""
     first_iterations: int = 6
-    """The number of iterations after which a candidate that is ``behind`` the best is not fitted any
-    further."""
-    behind: float = 10.0
-    """The deficit of evidence of such a candidate against the best, in nats."""
+    """The number of iterations after which a candidate that is behind the best (`EngineSettings.behind`) is
+    not fitted any further."""
     many: int = 100
     """The number of observations from which hyperparameters are fitted only when evaluations have grown by
     ``often``."""
@@ -105,8 +103,6 @@ class ScalingSettings:
     """The gain of evidence, in nats for each dimension, from which another map is used."""
     often: float = 1.4
     """The growth of the evaluations after which another map is tried."""
-    before_convergence: float = 1.1
-    """This growth in a run that may soon converge."""
     unlike: float = 0.1
     """The change of the logarithm of a scale, as sd over draws, from which a further map is tried at once."""
 
@@ -189,9 +185,8 @@ class PooledSettings:
     draws: int = 256
     """The number of draws of each of the two proposals."""
     places: int = 64
-    """The number of points at each of which the second proposal has a Gaussian."""
-    temper: float = 0.75
-    """The power of the density by which these points are chosen."""
+    """The number of points at each of which the second proposal has a Gaussian, chosen by the usual power of
+    the density (`NodeSettings.tempers`)."""
     known: float = 10.0
     """The largest standard deviation of f, in nats, at a draw that is kept."""
 
@@ -248,7 +243,6 @@ class ExplorationSettings:
     late : with half of the budget spent a run explores ``late`` points although it is not about to converge,
         if its sd but for unseen modes is below what these may add and the sd of the noise of a value. Modes
         that are known too badly explain few points, and climbs would use all that is left.
-    located : a result with a smaller sd of the log evidence, nats, is given advice on bounds and intervals.
     """
 
     points: int = 24
@@ -258,7 +252,6 @@ class ExplorationSettings:
     gain: float = 0.3
     longest: float = 1.0
     most_with_gradients: int = 15
-    located: float = 1.0
     late: int = 7
 
     def climbs(self, modes: int, points: int) -> int:
@@ -276,10 +269,9 @@ class PredictionSettings:
     """The largest squared standardised error that a prediction counts as."""
     contradicted: float = 9.0
     """The mean squared standardised error from which held-out evaluations contradict a surrogate."""
-    first_error: float = 1.0
-    """The possible error of the first record, in nats, before any prediction."""
     unsettled: float = 1.0
-    """The divergence between successive posteriors above which the posterior has not been found."""
+    """The nats below which the divergence between successive posteriors is, and the sd of the log evidence,
+    where the posterior has been found; and the possible error of the first record, before any prediction."""
 
 
 @dataclass(frozen=True)
@@ -294,8 +286,6 @@ class ComparisonSettings:
     """The share of the mass that may differ, or the tolerance where that is larger."""
     of_modes: float = 0.05
     """The same where there are several modes, with more draws in all."""
-    grown: float = 1.5
-    """The growth of the sd of the log evidence with which the result does not stand."""
 
     def allowed(self, draws: int) -> float:
         """The share of the mass that may differ by a comparison at that many draws."""
@@ -306,8 +296,6 @@ class ComparisonSettings:
 class ConvergenceSettings:
     """The conditions of convergence (`stopping`)."""
 
-    tolerance: float = 0.05
-    """The sd of the log evidence, in nats, where the user gives none."""
     steady: int = 3
     """The number of latest records on which the conditions are tested."""
     divergence: float = 0.03
@@ -317,7 +305,8 @@ class ConvergenceSettings:
     unseen: float = 0.1
     """The largest number of nats that unseen modes may be expected to add."""
     again: float = 1.1
-    """The growth of the evaluations after which a thorough estimate without convergence is made again."""
+    """The growth of the evaluations after which what is made before a claim (a thorough estimate, another map
+    of scales, a test) is made again."""
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ from scipy.special import logsumexp
 from bqvi.calls import Evaluations
 from bqvi.calls.returned import understated_noise
 from bqvi.importance import PARETO, WIDENING, resampled, widened
+from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.exploration import SAME, Modes, distances
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, FITTING, NOISE, PREDICTIONS, WEIGHTS
 from bqvi.variational_bmc.state import (
@@ -128,7 +129,7 @@ def _unsettled(before: State, state: State, log_evidence: float, divergence: flo
     """
     rise = 0.0 if settled(before) else _rise(before, state)
     if not before.rows:
-        return math.hypot(rise, PREDICTIONS.first_error)
+        return math.hypot(rise, PREDICTIONS.unsettled)
     changed = abs(log_evidence - before.rows[-1].log_evidence) if divergence >= PREDICTIONS.unsettled else 0.0
     return math.hypot(rise, changed)
 
@@ -213,7 +214,7 @@ def _about_test(rows: tuple[Row, ...], tolerance: float) -> list[str]:
     if not now.total_variation < max(tolerance, COMPARISON.allowed(now.compared)):
         reasons.append(f"{_DIFFERENT_MASS} (by {now.total_variation:.0%} of the mass)")
     moved, sd = abs(now.log_evidence - claim.log_evidence), max(claim.elbo_sd, 0.5 * tolerance)
-    if not (moved < sd and now.elbo_sd < COMPARISON.grown * sd):
+    if not (moved < sd and now.elbo_sd < ENGINES.grown * sd):
         reasons.append(
             f"{_REFUTED} (the log evidence by {moved:.2g}, its sd from {sd:.2g} to {now.elbo_sd:.2g})"
         )

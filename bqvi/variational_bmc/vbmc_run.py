@@ -28,6 +28,7 @@ from bqvi.calls.table import rows_of
 from bqvi.posterior import of_model
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
+from bqvi.runs.settings import ENGINES
 from bqvi.unseen import HIDDEN
 from bqvi.variational_bmc.exploration import Explored, Modes, explore
 from bqvi.variational_bmc.frame import Frame
@@ -35,7 +36,7 @@ from bqvi.variational_bmc.learning import learn, with_scales
 from bqvi.variational_bmc.next_points import batch_size, design, next_step, with_next
 from bqvi.variational_bmc.result import VBMCResult, thorough
 from bqvi.variational_bmc.scaling import Scaling, UserUnits
-from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION, NOISE, SCALINGS
+from bqvi.variational_bmc.settings import CONVERGENCE, EXPLORATION, NOISE
 from bqvi.variational_bmc.state import (
     CheapModel,
     Estimate,
@@ -369,7 +370,7 @@ class VBMCRun:
 
     def with_scales(self, before: State, reached: State, estimate: Estimate) -> tuple[State, Estimate]:
         """The result of a step; where the run may soon converge, another map of scales is tried."""
-        recent = len(reached) < SCALINGS.before_convergence * reached.scaled_at
+        recent = len(reached) < CONVERGENCE.again * reached.scaled_at
         if recent or not needs_test(reached.rows, self.tolerance):
             return reached, estimate
         step = InferenceStep(self.settings_at(reached), self.seed_at(before))
@@ -423,7 +424,7 @@ class VBMCRun:
     @property
     def tolerance(self) -> float:
         """The tolerance of the log evidence, nats, by which convergence is judged."""
-        return CONVERGENCE.tolerance if self.limits.tolerance is None else self.limits.tolerance
+        return ENGINES.tolerance if self.limits.tolerance is None else self.limits.tolerance
 
     def seed_at(self, state: State, *more: int) -> int:
         """The seed of the step that fits to the evaluations of ``state``; of another choice by ``more``."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.calls.given import JITTER, SELECTION, selected
+from bqvi.calls.given import JITTER, MOST_PAIRED, SELECTION, selected
 from bqvi.calls.table import Evaluations
 from gp.measures import Gaussian
 
@@ -43,7 +43,7 @@ def test_rows_are_chosen_by_the_variance_that_is_left():
         left = 1.0 - np.einsum("kn,kn->n", gram[chosen], np.linalg.solve(noisy, gram[chosen]))
         left[chosen] = -1.0
         chosen.append(int(np.argmax(left)))
-    assert len(found) == SELECTION.rows
+    assert len(found) == MOST_PAIRED
     assert np.isin(points[chosen, 0], found).all()
 
 
@@ -65,12 +65,12 @@ def test_clumps_duplicates_and_failed_rows(kind):
         values[:] = -np.inf
     if kind == "wide":
         points = points * np.array([1e-6, 1e6])
-    found = selected(rows_of(points, values), SELECTION.rows)
+    found = selected(rows_of(points, values), MOST_PAIRED)
     distinct = np.unique(points, axis=0)
-    assert len(found) == min(SELECTION.rows, len(distinct))
+    assert len(found) == min(MOST_PAIRED, len(distinct))
     assert len(np.unique(found.points, axis=0)) == len(found)
     if kind == "failed":
-        assert found.failed.sum() == SELECTION.failed * SELECTION.rows
+        assert found.failed.sum() == SELECTION.failed * MOST_PAIRED
     if kind == "clump":
         assert (np.abs(found.points - 0.3) > 1e-6).any(1).sum() > 150  # most of the 200 beside it
 

@@ -1,7 +1,5 @@
 """Old evaluations that a surrogate was not fitted to: predicted, and reported where they contradict it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from bqvi.calls.table import Evaluations
 from bqvi.variational_bmc.result import HeldOut
 
 BOX = {"plausible_lower": [-2.0, -2.0], "plausible_upper": [2.0, 2.0]}
-FEW = replace(given.SELECTION, rows=40)
+FEW = 40
 
 
 def log_joint(theta):
@@ -30,7 +28,7 @@ def record(theta, values):
 
 
 def test_rows_held_out_are_others_than_those_taken_and_not_far_below_the_highest(monkeypatch):
-    monkeypatch.setattr(given, "SELECTION", FEW)
+    monkeypatch.setattr(given, "MOST_PAIRED", FEW)
     theta, values = rows()
     values[::7] = -np.inf
     theta[1], values[1] = theta[0], values[0]
@@ -45,7 +43,7 @@ def test_rows_held_out_are_others_than_those_taken_and_not_far_below_the_highest
 
 
 def test_rows_of_the_same_log_joint_agree_with_the_surrogate(monkeypatch, tmp_path):
-    monkeypatch.setattr(given, "SELECTION", FEW)
+    monkeypatch.setattr(given, "MOST_PAIRED", FEW)
     found = bqvi.vbmc(lambda theta: float(log_joint(theta)), **BOX, evaluations=rows(), budget=45)
     held = found.held_out
     np.testing.assert_allclose(
@@ -62,7 +60,7 @@ def test_rows_of_the_same_log_joint_agree_with_the_surrogate(monkeypatch, tmp_pa
 
 def test_rows_that_contradict_the_surrogate_are_reported_and_nothing_converges(monkeypatch):
     """The rows left out are those of a log joint with a further factor, exp(theta_0 / 2)."""
-    monkeypatch.setattr(given, "SELECTION", FEW)
+    monkeypatch.setattr(given, "MOST_PAIRED", FEW)
     theta, values = rows()
     taken = given.selected(record(theta, values)).points
     left = ~(theta[:, None] == taken).all(-1).any(1)

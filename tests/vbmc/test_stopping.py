@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bqvi.importance import PARETO
+from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc import stopping
 from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, WEIGHTS
 from bqvi.variational_bmc.state import Row
@@ -138,8 +139,8 @@ MOVED = max(0.02, 0.5 * TOLERANCE)
     [
         ({"log_evidence": MOVED - E}, {"log_evidence": MOVED + E}),
         (
-            {"elbo_sd": COMPARISON.grown * MOVED - E},
-            {"elbo_sd": COMPARISON.grown * MOVED + E},
+            {"elbo_sd": ENGINES.grown * MOVED - E},
+            {"elbo_sd": ENGINES.grown * MOVED + E},
         ),
     ],
     ids=["the log evidence", "its sd"],
