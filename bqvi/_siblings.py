@@ -7,7 +7,6 @@ installed package of that name, and the error that follows ("'gp' is not a packa
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 
 SIBLINGS = ("gp", "acquisition")
@@ -16,7 +15,8 @@ SIBLINGS = ("gp", "acquisition")
 def require_siblings(folder: Path) -> None:
     """Raise ImportError unless each of `SIBLINGS` is the package in ``folder``, beside this one."""
     for name in SIBLINGS:
-        found = _origin(name)
+        spec = importlib.util.find_spec(name)
+        found = Path(spec.origin).resolve() if spec and spec.origin else None
         if found is not None and found != folder / name / "__init__.py":
             kind = "package" if found.name == "__init__.py" else "file"
             raise ImportError(
@@ -25,16 +25,6 @@ def require_siblings(folder: Path) -> None:
                 name=name,
                 path=str(found),
             )
-
-
-def _origin(name: str) -> Path | None:
-    """The file of a module, imported or not; None where there is none."""
-    if name in sys.modules:
-        origin = getattr(sys.modules[name], "__file__", None)
-    else:
-        spec = importlib.util.find_spec(name)
-        origin = None if spec is None else spec.origin
-    return Path(origin).resolve() if origin else None
 
 
 require_siblings(Path(__file__).resolve().parent.parent)

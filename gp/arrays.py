@@ -132,3 +132,10 @@ def at_least(values: Array, floor: float) -> Array:
 def positive(values: Array) -> Array:
     """Return values that are at least the smallest normal number, so that they have a logarithm."""
     return at_least(values, float(namespace(values).finfo(values.dtype).tiny))
+
+
+def require_aligned(x: object, y: object) -> None:
+    """ValueError where x and y are of pandas and their indices differ, as rows are taken in their order."""
+    same, other = getattr(getattr(x, "index", None), "equals", None), getattr(y, "index", None)
+    if same is not None and hasattr(other, "equals") and not same(other):
+        raise ValueError("the indices of x and y differ: give y.loc[x.index], or .to_numpy() of both")

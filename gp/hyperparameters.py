@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gp.arrays import Array, as_like, shown, to_numpy
+from gp.arrays import Array, as_like, require_aligned, shown, to_numpy
 from gp.checks import as_noise, as_values, require_integer, require_memory, require_one_of, require_seed
 from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
@@ -265,6 +265,7 @@ def fit(
         raise TypeError(f"mean = {shown(mean)}: give a mean function, such as those of gp.means")
     if priors is not None and not isinstance(priors, Priors):
         raise TypeError(f"priors = {priors!r}: give gp.priors.Priors")
+    require_aligned(x, y)
     observed = as_functional(x)
     if len(observed) == 0:
         raise ValueError(

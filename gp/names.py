@@ -11,6 +11,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -79,7 +80,7 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
             except ModuleNotFoundError as error:
                 if error.name != f"{package}.{name}":
                     raise
-        raise AttributeError(f"module {package!r} has no attribute {name!r}{did_you_mean(name, origins)}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{did_you_mean(name, dir(module))}")
 
     return get, lambda: sorted({*vars(module), *origins})
 
@@ -99,40 +100,42 @@ _ELSEWHERE = {
     "period": "p periodicity period_length",
     "mean": "mu loc",
     "covariance": "cov covariance_matrix sigma",
-    "n_components": "k n_clusters n_states n_topics num_topics",
+    "n_components n_topics": "k n_components n_clusters n_states n_topics num_topics",
     "concentration": "alpha weight_concentration_prior doc_topic_prior",
     "size": "batch_size minibatch_size n_rows",
     "plausible_lower": "plb plausible_bounds",
     "plausible_upper": "pub plausible_bounds",
-    "start": "x0 init initvals theta0",
-    "start_from": "x0 init initvals guide",
-    "starts": "n_init n_restarts restarts",
-    "n_starts": "n_init n_restarts restarts n_restarts_optimizer num_restarts",
+    "start start_from": "x0 init initvals theta0 guide",
+    "starts n_starts": "n_init n_restarts restarts n_restarts_optimizer num_restarts",
     "gradient": "grad jac",
     "log_joint_and_gradient": "gradient grad jac value_and_grad",
     "noise_sd": "noise noise_std sigma yerr",
-    "noise": "alpha likelihood noise_sd noise_std noise_variance sigma yerr",
+    "noise": "alpha likelihood noise_variance",
+    "noise=sd**2": "noise_sd noise_std sigma yerr",
     "particles": "nlive n_live live_points n_particles",
-    "samples": "n_samples num_samples num_particles",
+    "samples n": "n_samples num_samples num_particles size",
     "steps": "max_iter maxiter n_steps num_steps n_iter n_epochs epochs",
     "budget": "maxeval max_evals max_evaluations max_fun_evals maxfev maxcall n_evaluations nlive max_iter "
-    "maxiter n_steps n_samples num_samples draws n_epochs epochs num_iter n_iter n_evals n_points",
+    "maxiter n n_steps n_samples num_samples draws n_epochs epochs num_iter n_iter n_evals n_points",
     "minibatch": "batch_size minibatch_size",
     "schedule=bqvi.Adam(0.01)": "lr learning_rate optimizer step_size obj_optimizer",
-    "rate": "lr learning_rate step_size",
-    "scale": "lr learning_rate step_size",
+    "rate scale": "lr learning_rate step_size",
     "tolerance": "tol atol dlogz precision_criterion",
     "seed": "random_state random_seed rng rng_key",
     "progress": "verbose progressbar show_progress print_progress",
     "executor": "pool client",
     "n_jobs": "cores n_workers num_workers queue_size nprocs n_processes processes",
     "dimension": "dim ndim n_dim",
+    "sngd": "svi",
+    "Periodic": "expsinesquared",
     "SquaredExponential": "rbf se gaussian expquad squared_exponential",
     "measure": "prior prior_transform",
     TRANSFORM: "prior_transform transform ptform nestedsampler reactivenestedsampler",
     "the number of parameters is that of the bounds, or of the priors": "dim ndim n_dim n_params d",
     "kernels are in gp.kernels: SquaredExponential (RBF), Matern52, Constant, White, ...": "rbf matern "
     "whitekernel constantkernel scalekernel rbfkernel maternkernel",
+    "joint covariances are posterior.covariance(x)": "return_cov full_cov",
+    "several sequences are given in a list, an array each": "lengths",
     "names are the keys of a dict of bounds or priors": "names param_names parameter_names labels var_names",
     "its number stands beside the function: bqvi.Design(cheap=(function, evaluations))": "cheap_budget",
     "it is one of bqvi.vbmc, bqvi.evidence_bounds and bqvi.models.LogJoint": "log_likelihood prior",
@@ -146,16 +149,17 @@ _ELSEWHERE = {
     "that is method 'pathwise' with family='mean-field'": "advi",
     "that is family='point', by 'cavi' (EM) or 'pathwise'": "em map mle",
 }
-"""Names here, or a sentence, for names elsewhere; the error suggests those that are possible there."""
+"""One or two names here, or a sentence, for names elsewhere; the error suggests those that are possible."""
 
 
 def meant(name: str, options: Iterable[str], most: int = 1) -> list[str]:
     """The ``options`` that ``name`` may mean, ``most`` of them where it is only like them; or a sentence."""
     known = list(options)
-    here = [one for one, others in _ELSEWHERE.items() if name.lower() in others.split()]
+    rows = [row for row, others in _ELSEWHERE.items() if name.lower() in others.split()]
+    here = [one for row in rows for one in (row.split() if row.count(" ") == 1 else [row])]
     return (
         [one for one in here if one.partition("=")[0] in known]
-        or [one for one in here if one.count(" ") > 1]
+        or [one for one in here if " " in one]
         or difflib.get_close_matches(name, known, most)
     )
 
@@ -186,7 +190,7 @@ def require_known(callee: str, given: Iterable[str], known: Sequence[str], ways:
 
 
 def suggesting(called: _C) -> _C:
-    """A function, or a class, whose error about an unknown keyword suggests an argument."""
+    """A function, or a class, whose error about its arguments names one, with what its docstring says."""
     function: Any = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
 
     @functools.wraps(function)
@@ -194,7 +198,17 @@ def suggesting(called: _C) -> _C:
         try:
             return function(*args, **kwargs)
         except TypeError:
-            require_known(called.__name__, kwargs, tuple(inspect.signature(called).parameters), {})
+            signature = inspect.signature(called)
+            require_known(called.__name__, kwargs, tuple(signature.parameters), {})
+            try:
+                signature.bind(*args[isinstance(called, type) :], **kwargs)
+            except TypeError as error:
+                missing = str(error).rpartition("argument: ")[2].strip("'")
+                entry = rf"\n(?:\w+, )*{missing}(?:, \w+)* : (.*(?:\n .*)*)"
+                said = re.search(entry, inspect.getdoc(called) or "")
+                what = f", {' '.join(said[1].split())}" if said else ""
+                names = ", ".join(signature.parameters)
+                raise TypeError(f"{called.__name__}({names}): {error}{what}") from None
             raise
 
     if isinstance(called, type):

@@ -30,6 +30,7 @@ from gp.kernels.base import Kernel, gradient_covariances
 from gp.linalg import LARGE_PIVOT, Factor, NotPositiveDefiniteError, cholesky, extend, raised, sample_gaussian
 from gp.means import Mean
 from gp.measures import Measure
+from gp.names import suggesting
 from gp.observations import (
     Functional,
     Gradients,
@@ -233,6 +234,7 @@ class Posterior(PosteriorMethods):
         single = isinstance(measure, Measure)
         return Integral(joint.mean[0], joint.covariance[0, 0]) if single else joint
 
+    @suggesting
     def sample(self, x: Array | Functional, n: int, seed: int | np.random.Generator = 0) -> Array:
         """Return n joint draws of f (without noise) at points x (m, D), by the seed: (n, m)."""
         at = self._predicted(x)

@@ -18,7 +18,7 @@ import numpy as np
 
 from gp.arrays import Array, is_torch, namespace, to_numpy
 from gp.files import read_arrays, write_arrays
-from gp.names import needing
+from gp.names import needing, suggesting
 from gp.observations import names_of
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class PosteriorMethods:
         """Return the variance of f (without noise) at points x (m, D): (m,), never negative."""
         return self.mean_and_variance(x)[1]
 
+    @suggesting
     def predict(self, x: Array, return_std: bool = False, include_noise: bool = False) -> Any:
         """Return the mean at points x (m, D), (m,), and the standard deviation (m,) if asked for.
 
@@ -92,8 +93,8 @@ class PosteriorMethods:
         points[:, column] = np.linspace(ends[0] - margin, ends[1] + margin, _POINTS)
         at = namespace(self.x).asarray(points, device=self.x.device) if points.size else self.x
         mean, sd = (to_numpy(part) for part in self.predict(at, return_std=True, include_noise=include_noise))
-        line = points[:, column]
-        ax.fill_between(line, mean - 1.96 * sd, mean + 1.96 * sd, alpha=0.25, linewidth=0, label="95 %")
+        line, label = points[:, column], "95 % of observations" if include_noise else "95 %"
+        ax.fill_between(line, mean - 1.96 * sd, mean + 1.96 * sd, alpha=0.25, linewidth=0, label=label)
         ax.plot(line, mean, label="mean")
         ax.plot(seen[:, column], to_numpy(self.y)[: len(seen)], "k.", label="observations")
         names = names_of(self.observations)

@@ -119,21 +119,18 @@ def by_assignment(phi: np.ndarray, size: int, rng: np.random.Generator) -> np.nd
     order = rng.permutation(len(phi))
     centre = phi.mean(axis=0, dtype=np.float64)
     parts = []
-    for count, rows in _blocks(order, size, _block_sizes(len(phi) // size)):
+    for count, rows in _blocks(order, size):
         block = phi[rows].astype(np.float64) - centre
         chosen = _assigned(block.reshape(size, count, -1))
         parts.append(rows.reshape(size, count)[np.arange(size)[:, None], chosen].T)
     return np.concatenate(parts)
 
 
-def _block_sizes(batches: int) -> list[int]:
-    """Numbers of batches in the blocks: about PARTITION.block, and as equal as possible."""
+def _blocks(order: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:
+    """Pieces of ``order``, count * size rows each; counts are about PARTITION.block, as equal as possible."""
+    batches = len(order) // size
     blocks = max(1, round(batches / PARTITION.block))
-    return [batches // blocks + (i < batches % blocks) for i in range(blocks)]
-
-
-def _blocks(order: np.ndarray, size: int, counts: list[int]) -> list[tuple[int, np.ndarray]]:
-    """Consecutive pieces of ``order``, count * size rows each."""
+    counts = [batches // blocks + (i < batches % blocks) for i in range(blocks)]
     edges = np.cumsum([0, *(count * size for count in counts)])
     return [(count, order[a:b]) for count, a, b in zip(counts, edges[:-1], edges[1:], strict=True)]
 

@@ -41,10 +41,7 @@ def from_numpyro(
     start : the unconstrained point (P,) where a run begins; by default 0 or, where the central 95 % of the
         prior do not contain 0, their middle; where the prior cannot be drawn from, its medians
         (``numpyro.infer.init_to_median``).
-    plausible_lower, plausible_upper : the ends of the plausible box, (P,) or a number, unconstrained; by
-        default the central 95 % of draws from the prior, or 2 to either side of ``start`` where the prior
-        cannot be drawn from. Where they are not given, `bqvi.vbmc` begins 2 to either side of ``start``, and
-        `bqvi.fit` with 'bq' searches for a box; `bqvi.integrate` asks for a measure.
+    plausible_lower, plausible_upper : the ends of the plausible box, as those of `from_pymc`.
     coords : dimension -> labels, which NumPyro does not have. dims : variable -> names of its dimensions; by
         default the plates that contain it.
     seed : the seed of the draws from the prior.

@@ -485,7 +485,7 @@ def _plausible_interval(
     if low < lower or high > upper:
         raise ValueError(
             f"{found}, outside of its bounds, lower = {lower:.6g} and upper = {upper:.6g}; the plausible "
-            f"bounds must lie inside of the bounds{_OTHER_ORDER}"
+            f"bounds must lie inside of the bounds. {_OTHER_ORDER}"
         )
     return _off_the_bounds(lower, upper, low, high)
 
@@ -498,7 +498,7 @@ def _filled(name: str, lower: float, upper: float, low: float, high: float) -> t
             text = "is missing (None or NaN)" if math.isnan(value) else f"is {value}"
             raise ValueError(
                 f"{side} of {name} {text}; without two finite bounds a parameter needs plausible ones"
-                + _OTHER_ORDER * math.isfinite(lower)
+                + f". {_OTHER_ORDER}" * math.isfinite(lower)
             )
     low = lower + INTERVALS.inner * (upper - lower) if math.isnan(low) else low
     high = upper - INTERVALS.inner * (upper - lower) if math.isnan(high) else high

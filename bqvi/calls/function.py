@@ -293,12 +293,14 @@ def in_order(
 
     Parameters
     ----------
-    arguments : by their own names; dicts of parameters' names, or anything else, which is left as it is.
+    arguments : by their own names; dicts or series of parameters' names, or anything else, which is left.
     layout : the parameters where they are known; otherwise those of the first dict, in its order, which are
         vectors where one of the bounds has a vector.
     usual : vectors (P,) by argument, for an argument that is not given and for names that a dict leaves out.
     """
-    dicts = {name: given for name, given in arguments.items() if isinstance(given, Mapping)}
+    keyed = {name: given for name, given in arguments.items() if hasattr(given, "keys")}
+    dicts = {name: dict(given) for name, given in keyed.items()
+             if isinstance(given, Mapping) or isinstance([*given.keys(), 0][0], str)}  # fmt: skip
     if layout is None and dicts:
         first = next(iter(dicts.values()))
         bounds = [given for name, given in dicts.items() if name != "start"] or [first]
@@ -306,14 +308,10 @@ def in_order(
             n: at for one in bounds[::-1] for n, x in one.items() if (at := np.asarray(x, object).shape)
         }
         layout = VectorLayout({name: vectors.get(name, ()) for name in first})
-    found = dict(arguments)
-    for argument, given in arguments.items():
-        if isinstance(given, Mapping):
-            assert layout is not None  # of the first dict, if it was not known
-            found[argument] = layout.vector(argument, given, usual.get(argument))
-        elif given is None:
-            found[argument] = usual.get(argument)
-    return None if layout is None else layout.names, found
+    found = {name: usual.get(name) if given is None else given for name, given in arguments.items()}
+    if layout is None:
+        return None, found
+    return layout.names, found | {n: layout.vector(n, one, usual.get(n)) for n, one in dicts.items()}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from bqvi.calls.function import LARGEST, LOG_JOINT, Function
 from bqvi.calls.settings import DENSITY
 from bqvi.calls.table import Products
 from gp.arrays import is_torch, to_numpy
+from gp.names import TRANSFORM
 
 _OF_SINGLES = 1e30
 """Below what float32 can hold, 3e38."""
@@ -350,11 +351,11 @@ def _in_single(values: np.ndarray, title: str) -> str:
 
 
 def require_logarithm(function: Function, coordinates: Coordinates | None, theta: np.ndarray) -> None:
-    """Raise EvaluationError where the user's function for a log density beside the values is a density.
+    """Raise EvaluationError where the user's function for a log density beside the values is none.
 
-    It is positive at one of theta (n, P), and nearly 0 far from there along all parameters without a bound,
-    where the logarithm of a density is negative. With bounds on all of them it cannot be told. An exception
-    that the function raises so far out says nothing.
+    A density is positive at one of theta (n, P), and nearly 0 far from there along all parameters without a
+    bound, where its logarithm is negative; a prior transform is much larger there. With bounds on all of them
+    neither can be told. An exception that the function raises so far out says nothing.
     """
     beside, start = function.range.beside, theta[0]
     ends = (-np.inf, np.inf) if coordinates is None else (coordinates.lower, coordinates.upper)
@@ -368,10 +369,13 @@ def require_logarithm(function: Function, coordinates: Coordinates | None, theta
     with suppress(Exception), np.errstate(all="ignore"):
         logs = to_numpy(beside(given)).reshape(-1)
     far, at = logs[len(theta) :], int(np.argmax(logs[: len(theta)]))
-    if logs[at] > 0.0 and ((far >= 0.0) & (far <= 1e-3 * logs[at])).all():
+    small = ((far >= 0.0) & (far <= 1e-3 * logs[at])).all()
+    grows = name == "prior" and np.isfinite(logs[at]) and (far > logs[at] + 1e3).any()
+    if grows or (small and logs[at] > 0.0):
         raise EvaluationError(
-            f"{name} is a density: it is {logs[at]:.4g} at {function.place(theta[at])}, and {far[0]:.4g} at "
-            f"{function.place(away[0])}; it must return the logarithm, as .logpdf does in the place of .pdf",
+            f"{name} is {'no log' if grows else 'a'} density: it is {logs[at]:.4g} at "
+            f"{function.place(theta[at])}, and {far.max():.4g} at {function.place(away[far.argmax()])}; "
+            + (TRANSFORM if grows else "it must return the logarithm, as .logpdf does in the place of .pdf"),
             theta[at],
         )
 

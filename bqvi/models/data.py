@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 import scipy.special
 
-from gp.arrays import Array, is_torch, to_numpy
+from gp.arrays import Array, is_torch, require_aligned, to_numpy
 from gp.checks import require_finite, require_summable
 
 Data: TypeAlias = Any
@@ -166,6 +166,7 @@ def regression_data(data: Data, dimension: int) -> tuple[Array, Array]:
     shape = f"(N, {dimension}) and (N,)"
     if not isinstance(data, tuple) or len(data) != 2:
         raise ValueError(f"data is {type(data).__name__}; it must be a tuple (X, y) of shapes {shape}")
+    require_aligned(*data)
     x, y = (as_numbers(f"data[{i}]", part) for i, part in enumerate(data))
     if tuple(x.shape[1:]) != (dimension,) or tuple(y.shape) != (x.shape[0],) or not x.shape[0]:
         raise ValueError(

@@ -434,12 +434,9 @@ class Answer:
         process = self.member.process
         whitened = whitened_cross(self.member, self.member.chart.forward(u))
         mean = process.mean[0] + whitened.T @ process.residual[:, 0] + self.level
-        return self._log_sizes(mean), np.asarray(self.measure.log_density(u), float)
-
-    def _log_sizes(self, values: np.ndarray) -> np.ndarray:
-        """ln |f| (M,) for values of the process, of f or of g with f = g^2 / 2."""
-        logs = np.log(np.maximum(np.abs(values), 1e-300))
-        return self.log_unit + (logs if self.member.data.centred else 2.0 * logs - np.log(2.0))
+        logs = np.log(np.maximum(np.abs(mean), 1e-300))  # of f, or of g with f = g^2 / 2
+        sizes = self.log_unit + (logs if self.member.data.centred else 2.0 * logs - np.log(2.0))
+        return sizes, np.asarray(self.measure.log_density(u), float)
 
     def _inside(self, u: np.ndarray) -> np.ndarray:
         """Whether the measure has mass near points (M, D), (M,)."""

@@ -165,14 +165,13 @@ class BayesianGaussianMixture(_Mixture):
 
     Parameters
     ----------
-    n_components : the number K of components
-    covariance_type : 'full', 'tied', 'diag' or 'spherical'
     concentration : alpha_0 of the weights; default 1 / K, which empties superfluous components
     prior_mean, prior_strength, prior_scale, prior_dof : the prior of the components; None to compute it from
         the data
     merge : whether components that share one cluster are merged where this raises the bound and iterations
         are left
-    max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as for `GaussianMixture`
+    n_components, covariance_type, max_iter, tol, n_init, init_params, total_samples, random_state, verbose :
+        as for `GaussianMixture`
 
     Examples
     --------
@@ -214,11 +213,9 @@ class DirichletProcessMixture(_Mixture):
     Parameters
     ----------
     n_components : the truncation, the largest number of components
-    covariance_type : 'full', 'tied', 'diag' or 'spherical'
     concentration : alpha, a number; or the (shape, rate) of a gamma prior, to infer alpha
-    merge : whether components that share one cluster are merged where this raises the bound and iterations
-        are left
-    max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as for `GaussianMixture`
+    covariance_type, merge, max_iter, tol, n_init, init_params, total_samples, random_state, verbose : as for
+        `BayesianGaussianMixture`
 
     Examples
     --------

@@ -41,9 +41,7 @@ class LatentDirichletAllocation(
     total_samples : the total number of documents, for ``partial_fit``; default those of all calls so far
     max_iter, tol : the largest number of passes; the change of the bound, in nats, that ends them ('batch'
         and 'memoised')
-    n_init : the number of starts, of which the best is kept
-    init_params : 'k-means++' or 'random'
-    random_state, verbose : as for `GaussianMixture`
+    n_init, init_params, random_state, verbose : as for `GaussianMixture`
 
     Examples
     --------

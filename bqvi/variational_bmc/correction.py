@@ -167,7 +167,7 @@ def polished(
     def log_density(u: np.ndarray) -> np.ndarray:
         return variance_penalised(*surrogate.moments(u), surrogate.data.top) + np.log(feasible(u))
 
-    near = surrogate.data.values > surrogate.data.top - 0.5 * surrogate.dimension - 10.0
+    near = surrogate.data.values >= surrogate.data.top - 0.5 * surrogate.dimension - 10.0
     g = covering(proposal_of(q, 0.3, 2.0), surrogate.data.points[near], log_density, 1024, seed)
     moments = (np.empty(0), np.empty(0))
     while True:

@@ -258,8 +258,12 @@ def advice(
     located : whether the posterior has been found; otherwise there is no advice on bounds and intervals.
     """
     raised = Failures().after(evaluations[evaluations.failed])
+    uncovered = [] if shape is None or shape < PARETO.unusable else [
+        f"The mixture does not cover the surrogate's mass (Pareto k = {shape:.2f}, above {PARETO.unusable}): "
+        "continue the run with a larger budget."
+    ]  # fmt: skip
     return (
-        *_about_weights(shape),
+        *uncovered,
         *_about_failures(evaluations),
         *raised.warnings(len(evaluations), partial(place_of, posterior.coordinates)),
         *_about_gradients(evaluations, posterior.coordinates),
@@ -268,21 +272,22 @@ def advice(
     )
 
 
-def about_width(q: Measure, coordinates: Coordinates) -> tuple[str, ...]:
+def about_width(q: Measure, coordinates: Coordinates, moving: bool = False) -> tuple[str, ...]:
     """A warning where a posterior without bounds is far wider than its plausible box; () otherwise.
 
     Parameters
     ----------
     q : the posterior in the coordinates, in which the plausible box is [-1, 1]^D.
     coordinates : the coordinates of the parameters.
+    moving : whether q has not been found, so that one far from the box may be on its way to infinity.
     """
-    sds = np.sqrt(np.diag(np.asarray(q.covariance)))
-    if not np.isfinite(sds).all() or sds.max(initial=0.0) > 100.0:
-        name = coordinates.free_names[int(np.argmax(np.nan_to_num(sds, nan=np.inf)))]
+    sizes = np.sqrt(np.diag(np.asarray(q.covariance))) + moving * np.abs(np.asarray(q.mean))
+    if not np.isfinite(sizes).all() or sizes.max(initial=0.0) > 100.0:
+        name = coordinates.free_names[int(np.argmax(np.nan_to_num(sizes, nan=np.inf)))]
         return (
-            f"The posterior is unbounded along {name}: it is 100 times as wide as the "
-            "plausible interval or more. Either it is improper, or that interval is far too narrow: look at "
-            "the prior of this parameter.",
+            f"The posterior is unbounded along {name}: it is 100 times as wide as the plausible interval, or "
+            "as far from it. It is improper, as where the log joint has the other sign, or that interval is "
+            "far too narrow: look at the prior of this parameter.",
         )
     return ()
 
@@ -303,13 +308,6 @@ def about_rounding(posterior: Posterior) -> tuple[str, ...]:
         "close to a bound as numbers in double precision are to each other: give its distance from that "
         "bound, or the logarithm of that, as the parameter",
     )  # fmt: skip
-
-
-def _about_weights(shape: float | None) -> list[str]:
-    return [] if shape is None or shape < PARETO.unusable else [
-        f"The mixture does not cover the surrogate's mass (Pareto k = {shape:.2f}, above {PARETO.unusable}): "
-        "continue the run with a larger budget."
-    ]  # fmt: skip
 
 
 def _about_failures(evaluations: Evaluations) -> list[str]:

@@ -236,7 +236,8 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     corrected = usable and found.effective_sample_size > WEIGHTS.corrected
     posterior = _posterior(run, estimate, frame, corrected)
     held_out = predicted(state, estimate, frame, run.coordinates)
-    unmet, reasons = judge(rows, run.tolerance), about_width(frame.measure(estimate.q), run.coordinates)
+    unmet = judge(rows, run.tolerance)
+    reasons = about_width(frame.measure(estimate.q), run.coordinates, moving=bool(unmet))
     if held_out is not None and held_out.contradicts(run.tolerance):
         reasons = (*reasons, f"{held_out}. {CONTRADICTED}")
     made = reached.evaluations.censored

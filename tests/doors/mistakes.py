@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.stats
 import torch
 
@@ -60,6 +61,7 @@ def never(*_):
     raise AssertionError("the function has been called")
 
 
+FITTED = gp.fit(ROWS, ROWS[:, 0])
 RUN = bqvi.vbmc(log_joint, **BOX, budget=10, seed=0)
 
 
@@ -131,7 +133,7 @@ KEYWORDS: list[Row] = [
     (
         "n_samples of a posterior",
         lambda: RUN.posterior.sample(n_samples=3),
-        ("its arguments are self, n, s",),
+        ("n_samples is no argument", "it takes n"),
     ),
     ("loglikelihood", vbmc(loglikelihood=never), ("loglikelihood", "it takes log_likelihood")),
     (
@@ -185,6 +187,16 @@ KEYWORDS: list[Row] = [
         lambda: bqvi.sklearn.BayesianGaussianMixture(2, weight_concentration_prior=1.0),
         ("BayesianGaussianMixture", "it takes concentration"),
     ),
+    ("n_samples of a process", lambda: FITTED.sample(ROWS, n_samples=3), ("n_samples", "it takes n")),
+    ("return_cov", lambda: FITTED.predict(ROWS, return_cov=True), ("return_cov", "posterior.covariance(x)")),
+    ("an sd as noise", lambda: gp.fit(ROWS, ROWS[:, 0], noise_sd=0.1), ("noise_sd", "noise=sd**2")),
+    ("n of integrate", integrate(n=50), ("n is no argument", "it takes budget")),
+    (
+        "n_components of topics",
+        lambda: bqvi.models.LatentDirichletAllocation(n_components=3),
+        ("it takes n_topics",),
+    ),
+    ("lengths of sequences", fit(lengths=[20, 20]), ("lengths", "in a list, an array each")),
     ("n_restarts of gp.fit", lambda: gp.fit(ROWS, ROWS[:, 0], n_restarts=3), ("n_restarts", "n_starts")),
 ]
 
@@ -249,6 +261,36 @@ VALUES: list[Row] = [
     ("a kernel of another module", lambda: gp.RBF, ("kernels are in gp.kernels", "(RBF)")),
     ("a start in the place of bounds", lambda: bqvi.vbmc(never, [0.0, 0.0]), ("PyVBMC", "start=x0")),
     ("the order of quad", integrate(never, -1.0, 1.0), ("measure is -1.0", "lower=", "upper=")),
+    (
+        "a mixture without covariance",
+        lambda: GaussianMixture(2),
+        ("GaussianMixture(n_components, cov", "'covariance', (D, D)", "'full'"),
+    ),
+    ("topics without words", lambda: bqvi.models.LatentDirichletAllocation(3), ("'n_words', V >= 1",)),
+    (
+        "a kernel of GPy",
+        lambda: gp.kernels.RBF(2, 1.0, 0.5),
+        ("Exponential(lengthscale, variance): too many",),
+    ),
+    ("a kernel of scikit-learn by its name", lambda: gp.kernels.ExpSineSquared, ("'Periodic'",)),
+    ("svi", fit(method="svi"), ("method is 'svi'", "Did you mean 'sngd'")),
+    (
+        "labels in another order",
+        lambda: bqvi.fit(
+            LogisticRegression(2), (pd.DataFrame(ROWS), pd.Series(ROWS[:, 0] > 0)[::-1]), method="ngd"
+        ),
+        ("the indices of x and y differ", ".to_numpy()"),
+    ),
+    (
+        "targets in another order",
+        lambda: gp.fit(pd.DataFrame(ROWS), pd.Series(ROWS[:, 0])[::-1]),
+        ("the indices of x and y differ", "y.loc[x.index]"),
+    ),
+    (
+        "a plausible box outside of the bounds",
+        vbmc(lower=[-0.5, -0.5], upper=[0.5, 0.5]),
+        ("x0 has plausible_lower = -1", "inside of the bounds. PyVBMC"),
+    ),
     ("lr of Adam", lambda: bqvi.Adam(lr=0.1), ("lr is no argument of Adam", "it takes rate")),
     (
         "a kernel by name",
@@ -303,6 +345,18 @@ FUNCTIONS: list[Row] = [
         "a transform of nested sampling as a prior",
         vbmc(None, log_likelihood=never, prior=transform, **BOX),
         ("prior returned", "the log of its density", "lambda u: loglike(transform(u))"),
+    ),
+    (
+        "a transform of one parameter as a prior",
+        lambda: bqvi.vbmc(
+            log_likelihood=log_joint, prior=transform, plausible_lower=[-1.0], plausible_upper=[1.0]
+        ),
+        ("prior is no log density", "lambda u: loglike(transform(u))"),
+    ),
+    (
+        "the negative of a log joint",
+        vbmc(lambda t: -log_joint(t), budget=40),
+        ("the log joint has the other sign",),
     ),
     ("a density as a distribution", integrate(never, NEAR, log_density=scipy.stats.norm(0, 1)), (".logpdf",)),
     (
