@@ -204,11 +204,10 @@ def suggesting(called: _C) -> _C:
                 signature.bind(*args[isinstance(called, type) :], **kwargs)
             except TypeError as error:
                 missing = str(error).rpartition("argument: ")[2].strip("'")
-                entry = rf"\n(?:\w+, )*{missing}(?:, \w+)* : (.*(?:\n .*)*)"
-                said = re.search(entry, inspect.getdoc(called) or "")
-                what = f", {' '.join(said[1].split())}" if said else ""
-                names = ", ".join(signature.parameters)
-                raise TypeError(f"{called.__name__}({names}): {error}{what}") from None
+                entry = rf"\n(?:\w+, )*{missing}(?:, \w+)* (: .*(?:\n .*)*)"
+                said = re.search(entry, inspect.getdoc(called) or "") or ("", "")
+                text, names = " ".join([str(error), *said[1].split()]), ", ".join(signature.parameters)
+                raise TypeError(f"{called.__name__}({names}): {text}") from None
             raise
 
     if isinstance(called, type):

@@ -32,11 +32,9 @@ class Starts:
     @property
     def best(self) -> int:
         """The index of the start with the best ELBO among those that have begun and not failed."""
-        worth = [-np.inf if self._failed(i) else _elbo(self.states[i]) for i in range(self.active + 1)]
+        failed = [i for i, reason in enumerate(self.stopped) if reason == FAILED]
+        worth = [-np.inf if i in failed else _elbo(self.states[i]) for i in range(self.active + 1)]
         return int(np.argmax(np.where(np.isfinite(worth), worth, -np.inf)))
-
-    def _failed(self, i: int) -> bool:
-        return i < len(self.stopped) and self.stopped[i] == FAILED
 
     def with_active(self, state: object) -> Starts:
         """Return the state with another state of the active start."""

@@ -264,9 +264,9 @@ VALUES: list[Row] = [
     (
         "a mixture without covariance",
         lambda: GaussianMixture(2),
-        ("GaussianMixture(n_components, cov", "'covariance', (D, D)", "'full'"),
+        ("GaussianMixture(n_components, cov", "'covariance' : (D, D)", "'full'"),
     ),
-    ("topics without words", lambda: bqvi.models.LatentDirichletAllocation(3), ("'n_words', V >= 1",)),
+    ("topics without words", lambda: bqvi.models.LatentDirichletAllocation(3), ("'n_words' : V >= 1",)),
     (
         "a kernel of GPy",
         lambda: gp.kernels.RBF(2, 1.0, 0.5),
