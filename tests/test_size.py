@@ -17,7 +17,7 @@ CORE = ("calls", "runs", "posterior", "variational_bmc", "quadrature", "inferenc
 """What all doors use, and the engines."""
 CAPS = {
     "lines of bqvi, gp and acquisition": 56_190,
-    "lines of the core of bqvi": 26_842,
+    "lines of the core of bqvi": 26_838,
     "constants": 276,
     "arguments of vbmc": 18,
     "arguments of integrate": 18,
