@@ -10,9 +10,10 @@ nearest good and the nearest failed evaluation,
 
     logit p(feasible) = -a max(1, (d / h)^2) log(d_good / d_failed),     d = min(d_good, d_failed),
 
-which is 0 halfway between the two and becomes steeper as evaluations approach the edge. h is the
-distance between a failed evaluation and the nearest good one. Beyond that distance the slope grows with d^2,
-as at large distances the ratio of the two distances tends to one, and the probability would tend to 1/2.
+which is 0 halfway between the two and becomes steeper as evaluations approach the edge. h is the median
+distance between a failed evaluation and the nearest good one, or that between a good one and the nearest
+failed one if that is less. Beyond that distance the slope grows with d^2, as at large distances the ratio of
+the two distances tends to one, and the probability would tend to 1/2.
 p(feasible) multiplies the surrogate's density.
 
 *Isolated failures.* Not every failure is due to an edge: a solver may not have converged, or a machine have
@@ -272,8 +273,9 @@ class Feasibility:
         tree = cKDTree(good)
         distances = tree.query(bad)[0]
         edges = bad[~_isolated(good, bad, np.asarray(distances))]
-        gap = max(float(np.median(distances)), 1e-12)
-        return cls(tree, cKDTree(bad), cKDTree(edges) if len(edges) else None, gap, inside)
+        beyond = cKDTree(bad)
+        gap = max(float(min(np.median(distances), np.median(beyond.query(good)[0]))), 1e-12)
+        return cls(tree, beyond, cKDTree(edges) if len(edges) else None, gap, inside)
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """The probability p(feasible) at u (m, D), (m,); 1 where nothing has failed."""

@@ -18,12 +18,10 @@ from gp.search import Search
 class ShapingSettings:
     """The data of a surrogate (`surrogate`, `frame_selection`)."""
 
-    least_noise: float = 1e-6
-    """The noise variance that an exact value is given, nats squared."""
-    rounding: float = 1e-9
-    """The fraction of the largest prior variance that is added as noise."""
-    rounding_with_gradients: float = 1e-11
-    """This fraction where there are gradients, to which the noise is added, too."""
+    rounding: float = 1e-11
+    """The fraction of the prior variance at the origin that is added as noise; exact values have no other."""
+    noise_beside_gradients: float = 1e-6
+    """The noise variance of values and slopes where there are gradients, nats squared."""
     deep: float = 10.0
     """The first threshold, in nats below the best value for each dimension."""
     deepest: float = 1000.0

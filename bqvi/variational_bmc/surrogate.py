@@ -34,8 +34,8 @@ from gp.fixed_points import Changes, Gram, gram_of
 from gp.fixed_points.gram import MOST_PAIRED
 from gp.kernels import Anova, Constant, Multiple, QuadraticTrend, Sum
 from gp.kernels.crossed import crossed
-from gp.linalg import Whitening
-from gp.matrices import cholesky, lower_product, solve_lower
+from gp.linalg import Factor
+from gp.matrices import cholesky, solve_lower
 from gp.observations import Gradients, Observations, Values
 from gp.priors import JointPrior
 from gp.search import Search, search
@@ -71,11 +71,6 @@ class Data:
     log_units: np.ndarray
     cheap: AnovaSums | None = None
     rough: bool = False
-
-    @property
-    def rounding(self) -> float:
-        """The share of the largest prior variance that counts as noise."""
-        return SHAPING.rounding if self.gradients is None else SHAPING.rounding_with_gradients
 
     @property
     def prior(self) -> JointPrior:
@@ -216,13 +211,13 @@ def noise_shaped(
     excess = np.maximum(depth / threshold, 1.0)
     values = top - np.where(depth > threshold, threshold * (1.0 + np.log(excess)), depth)
     shaped = (0.1 * threshold * np.log(excess)) ** 2
-    variance = SHAPING.least_noise + shaped + (0.0 if noise is None else noise / excess**2)
+    variance = shaped + (0.0 if noise is None else noise / excess**2)
     if gradients is not None:
         unknown = np.isnan(gradients)
         gradients = np.where(unknown, 0.0, gradients / excess[:, None])
-        slopes = SHAPING.least_noise + shaped[:, None] + 1e-8 * gradients**2
+        slopes = shaped[:, None] + 1e-8 * gradients**2
         slopes[unknown] = _UNKNOWN
-        variance = np.concatenate([variance, slopes.reshape(-1)])
+        variance = SHAPING.noise_beside_gradients + np.concatenate([variance, slopes.reshape(-1)])
     return Data(points, values, gradients, variance, top, noise_fitted, -np.log(excess), np.zeros_like(depth))
 
 
@@ -281,10 +276,14 @@ def _slopes(kernel: Sum, dimension: int) -> np.ndarray:
     return np.concatenate(columns, axis=1)
 
 
+def rounding_of(psi: np.ndarray, dimension: int) -> float:
+    """The noise variance of an exact value."""
+    return SHAPING.rounding * float(np.exp(psi[dimension + 1]) + FITTING.top_variance)
+
+
 def _noises(data: Data, psi: np.ndarray) -> np.ndarray:
     """The noise variances (N,) of all observations, including those added because of rounding."""
-    dimension = data.points.shape[1]
-    noise = data.noise + data.rounding * (np.exp(psi[dimension + 1]) + FITTING.top_variance)
+    noise = data.noise + rounding_of(psi, data.points.shape[1])
     if data.noise_fitted:
         noise[: len(data.values)] += np.exp(psi[-1])
     return noise
@@ -303,7 +302,7 @@ def log_posterior(data: Data) -> LogPosterior:
         np.einsum("ii->i", matrix)[:] += own
         noise = np.zeros((int(data.noise_fitted), len(matrix)))
         noise[:, :n] = np.exp(psi[-1])
-        rounding = data.rounding * np.exp(psi[dimension + 1])
+        rounding = SHAPING.rounding * np.exp(psi[dimension + 1])
 
         def gradient(weights: np.ndarray) -> np.ndarray:
             of_kernel = slopes @ pullback(weights)
@@ -357,7 +356,7 @@ def _with_trend(psi: np.ndarray, data: Data) -> np.ndarray:
 def posterior_mean(data: Data, psi: np.ndarray) -> AnovaSums:
     """The posterior mean of the log joint alone, for many psi; LinAlgError as `Surrogate.of`.
 
-    `Surrogate` also computes C^-1 for variances.
+    `Surrogate` also keeps the factor, for variances.
 
     Parameters
     ----------
@@ -402,7 +401,7 @@ class Surrogate:
     Attributes
     ----------
     data : the observations. psi : the hyperparameters. kernel : that of phi.
-    evidence : of the residuals r of the observations, (N, 1), with W, the inverse (N, N) of the factor.
+    evidence : of the residuals r of the observations, (N, 1), with the factor W^-1 of their covariance.
     """
 
     data: Data
@@ -418,7 +417,7 @@ class Surrogate:
             if more:
                 noise = noise + more * data.covariance(kernel).diagonal()
             try:
-                factor = Whitening.of(_covariance(data, kernel, noise))
+                factor = Factor(cholesky(_covariance(data, kernel, noise), overwrite=True))
             except np.linalg.LinAlgError:
                 continue
             return cls(data, psi, kernel, Evidence.of(factor, data.residuals[:, None], convention="known"))
@@ -460,13 +459,13 @@ class Surrogate:
     def whitened(self, u: np.ndarray) -> np.ndarray:
         """Whitened covariances W k of phi at u (m, D), (N, m).
 
-        Inner products of the columns are the reduction of the covariance.
+        Inner products of the columns are the reduction of the covariance. Products with W would lose digits.
         """
         slopes, n = 0 if self.data.gradients is None else len(self.data.gradients), len(self.weights)
         found = np.empty((n, len(u)))
         for part in np.array_split(np.arange(len(u)), 1 + n * len(u) // 2**19):  # of 4 MiB
             covariances = crossed(self.kernel, u[part], self.data.points, slopes).T
-            found[:, part] = lower_product(self.evidence.factor.whitening, covariances)
+            found[:, part] = self.evidence.factor.solve(covariances)
         return found
 
     def moments(self, u: np.ndarray, whitened: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -486,11 +485,11 @@ class Surrogate:
         """
         n, dimension = self.data.points.shape
         m = 0 if self.data.gradients is None else len(self.data.gradients)
-        z = np.empty(n)
+        z, whitening = np.empty(n), self.evidence.factor.whitening
         for i in range(n):
             out = np.r_[i, copies[:, ::-1][copies == i]]
             rows = np.r_[out, (n + out[out < m, None] * dimension + np.arange(dimension)).reshape(-1)]
-            columns, first = self.evidence.factor.whitening[:, rows], np.eye(len(rows))[0]
+            columns, first = whitening[:, rows], np.eye(len(rows))[0]
             factor = cholesky(columns.T @ columns)
             covariances = solve_lower(factor, solve_lower(factor, first), transposed=True)
             z[i] = covariances @ self.weights[rows] / np.sqrt(covariances[0])
@@ -522,7 +521,7 @@ class Surrogate:
     @property
     def rounding(self) -> float:
         """A variance of phi below which it counts as zero."""
-        return 0.1 * SHAPING.least_noise
+        return rounding_of(self.psi, self.dimension)
 
     def covariance(
         self, u: np.ndarray, v: np.ndarray, whitened_u: np.ndarray, whitened_v: np.ndarray
