@@ -16,10 +16,10 @@ variance, if this is above one: with few data it can be hundreds of nats, which 
 
 The same draws give the ELBO of q, restricted to where the log joint can be evaluated,
 
-    ELBO = sum_s c_s (mean(u_s) - log q(u_s)) / sum_s c_s + log(mean c_s),     c_s = p_s q(u_s) / g(u_s),
+    ELBO = sum_s c_s (mean(u_s) - log q(u_s)) / sum_s c_s + log(sum_s c_s / sum_s q(u_s) / g(u_s)),
 
-with p_s the probability that u_s is feasible. By Jensen's inequality it is at most the log evidence of the
-mean from the same draws; from other draws it may exceed it.
+with c_s = p_s q(u_s) / g(u_s), and p_s the probability that u_s is feasible. It has no error where q is the
+posterior. Between bounds the last sum is the number of draws.
 
 *Moments* from weighted draws alone would differ between two samples of one posterior by a symmetric KL
 divergence of about D^2 / (2 M). Those of q have closed forms, and its weights on the draws are known. With
@@ -212,6 +212,9 @@ def weighed(
     weights = np.exp(log_weights)
     effective = float(effective_size(weights))
     log_q = q.log_density(u)
+    log_c = np.log(possible) + log_q - log_g
+    mass = float(logsumexp(log_c))
+    whole = float(logsumexp(log_q - log_g) if share == 1.0 else np.log(len(u)))
     error = float(np.sqrt(max(1.0 / effective - 1.0 / len(u), 0.0)))
     if known is not None:
         rest = len(u) * weights
@@ -231,7 +234,7 @@ def weighed(
         log_q=log_q,
         log_weights=log_weights,
         log_evidence=total - float(np.log(len(u))),
-        elbo=_elbo(np.log(possible) + log_q - log_g, bounded(mean, variance, top) - log_q),
+        elbo=float(np.exp(log_c - mass) @ (bounded(mean, variance, top) - log_q)) + mass - whole,
         surrogate_sd=float("nan"),
         monte_carlo_sd=error,
         effective_sample_size=effective,
@@ -240,17 +243,6 @@ def weighed(
         edge_sd=feasible.uncertainty(u, weights),
         inside=share,
     )
-
-
-def _elbo(log_share: np.ndarray, expected: np.ndarray) -> float:
-    """The ELBO of q where the log joint can be evaluated, from M draws.
-
-    Parameters
-    ----------
-    log_share : the logarithms of the weights c_s, (M,). expected : the surrogate's mean less log q, (M,).
-    """
-    mass = float(logsumexp(log_share))
-    return float(np.exp(log_share - mass) @ expected) + mass - float(np.log(len(log_share)))
 
 
 def _sd(surrogate: Surrogate, u: np.ndarray, whitened: np.ndarray) -> float:
