@@ -126,7 +126,10 @@ class EvidenceBounds(CheckedResult):
         return np.reshape(drawn, (*self.draws.shape[:-2], n, -1))
 
     def _draw(self, ax: Axes, truth: Array) -> Axes:
-        return _bracket(self, ax, truth)
+        (_problems if np.ndim(self.lower) else _replicates)(self, ax, truth)
+        ax.set_title(f"{self.method}: {_in_words(self)} after {self.n_evaluations} evaluations", fontsize=10)
+        ax.legend(frameon=False, fontsize=9)
+        return ax
 
     def __repr__(self) -> str:
         temperatures = len(self.effective_sample_sizes)
@@ -186,8 +189,10 @@ def bounds_of(
     weights = (each.reshape(*rows.shape, -1) * normalised(free)[..., None]).reshape(shares.shape)
     points = forwards.particles.points[rows.reshape(-1)].reshape(*shares.shape, -1)
     draws = caller.to_user(points.reshape(-1, points.shape[-1])).reshape(*shares.shape, -1)
-    shape = covariance_factors(points, weights)
-    wider = float(np.linalg.norm(lower_solve(proposals.factors, shape), 2, axis=(1, 2)).max()) ** 2
+    at = forwards.particles
+    tails = zip(at.log_ratio[rows], at.log_proposal[rows], weights, strict=True)
+    wide = np.linalg.norm(lower_solve(proposals.factors, covariance_factors(points, weights)), 2, axis=(1, 2))
+    wider = max(float(wide.max()) ** 2, *(_variance_of_tails(*one) for one in tails))
     converged, verdict = _verdict(choices, free, _interval(free, conditional, _CONFIDENCE), shares, wider)
     shaped: Callable[[Any], Any] = _first if systems.problems == 1 else lambda values: values
     return EvidenceBounds(
@@ -253,14 +258,27 @@ def _pooled(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return logsumexp(logs) - np.log(count), shares.std(axis=1, ddof=1) / np.sqrt(count)
 
 
+def _variance_of_tails(log_ratios: np.ndarray, log_proposal: np.ndarray, weights: np.ndarray) -> float:
+    """The variance, over that of the proposal q, of the Gaussian p whose weights rise outwards as those do.
+
+    The slope of ln p / q in -ln q, at the particles (R, L) farthest out with a tenth of the weight, is
+    1 - 1 / v: of heavy tails it tends to 1.
+    """
+    order, log_ratios, log_proposal = np.argsort(log_proposal, None), log_ratios.ravel(), log_proposal.ravel()
+    order = order[np.isfinite(log_ratios[order])]
+    outer = order[: max(int(np.searchsorted(np.cumsum(weights[order]), 0.1)), 20)]
+    q = log_proposal[outer] - np.sum(log_proposal[outer]) / max(len(outer), 1)
+    return 1.0 / max(1.0 + float(q @ log_ratios[outer]) / max(float(q @ q), 1e-300), 1e-3)
+
+
 def _verdict(
     choices: Choices, logs: np.ndarray, interval: np.ndarray, shares: np.ndarray, wider: float
 ) -> tuple[bool, str]:
     """Whether the bounds have converged, and why, a sentence.
 
     ``shares`` (M, R L) are the weights since the latest resampling, of sum 1 in each estimate. ``wider`` is
-    the largest variance of the posterior along a direction, over that of the proposal: from 2 on weights of
-    Gaussians have no variance.
+    the largest variance of the posterior along a direction, or in its tails, over that of the proposal: from
+    2 on weights have no variance.
     """
     with np.errstate(invalid="ignore"):
         spread = float(np.nan_to_num(logs.std(axis=1, ddof=1), nan=np.inf).max())
@@ -276,8 +294,8 @@ def _verdict(
         )
     if wider > 2.0:
         return False, (
-            f"The posterior has {wider:.2g} times the variance of the proposal along a direction: few "
-            "particles reach its tails, and bounds lie low. Give one that is at least as wide."
+            f"The posterior has {wider:.2g} times the variance of the proposal along a direction, or in its "
+            "tails: few particles reach them, and bounds lie low. Give one that is at least as wide."
         )
     shape = max(pareto_shape(row) for row in shares)
     if shape > PARETO.unusable:
@@ -293,24 +311,6 @@ def _verdict(
         else "The upper bound is approximate: it starts from draws of an approximation of the posterior, and "
         "holds as far as these are the posterior's."
     )
-
-
-def _bracket(found: EvidenceBounds, ax: Axes, truth: Array = None) -> Axes:
-    """Draw the log estimates on either side of the log evidence, or the intervals of problems."""
-    if np.ndim(found.lower):
-        _problems(found, ax, truth)
-    else:
-        _replicates(found, ax, truth)
-    ax.set_title(f"{found.method}: {_title(found)} after {found.n_evaluations} evaluations", fontsize=10)
-    ax.legend(frameon=False, fontsize=9)
-    return ax
-
-
-def _title(found: EvidenceBounds) -> str:
-    if np.ndim(found.lower):
-        return f"ln Z of {len(found.lower)} problems"
-    above = "" if found.upper is None else rf" $\leq$ {found.upper:.6g}"
-    return rf"{found.lower:.6g} $\leq$ ln Z{above}"
 
 
 def _replicates(found: EvidenceBounds, ax: Axes, truth: Array) -> None:

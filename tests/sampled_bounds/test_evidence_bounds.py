@@ -447,7 +447,7 @@ def test_what_is_shown(model):
     assert "temperatures" in found._repr_html_()
     axes = found.plot_trace(truth=model.log_evidence)
     assert len(axes.lines) == 5
-    assert axes.get_title().startswith(f"smc: {found.lower:.6g}")
+    assert axes.get_title().startswith(f"smc: {found.lower:.4f}")
     lower = bqvi.evidence_bounds(model, model.proposal, 3000)
     assert lower.upper is None
     assert lower.interval[1] == np.inf
@@ -539,6 +539,20 @@ def test_a_proposal_that_is_narrow_along_a_direction_is_noticed(model, sds):
     assert not found.converged
     assert "the variance of the proposal along a direction" in found.reasons[0]
     assert found.lower < model.log_evidence - 0.3
+
+
+@pytest.mark.parametrize("degrees", [2.0, np.inf])
+def test_tails_heavier_than_those_of_the_proposal_are_noticed(degrees):
+    """Student's t against its normal approximation: estimates agree among themselves, and lie low."""
+
+    def log_joint(x):
+        return stats.multivariate_t.logpdf(x, np.zeros(2), df=degrees)
+
+    proposal = Gaussian(np.zeros(2), 1.7 * np.eye(2))
+    for seed in range(3):
+        found = bqvi.evidence_bounds(log_joint, proposal, budget=20_000, seed=seed)
+        assert found.converged == np.isinf(degrees)
+    assert np.isinf(degrees) or "tails" in found.reasons[0]
 
 
 @pytest.mark.parametrize("wider", [1.2, 1.6, 2.5, 4.0])
