@@ -15,7 +15,7 @@ from experiments.harness.experiment import Gif
 __all__ = ["gif"]
 
 
-def gif(frames: Iterable[Figure], *, seconds: float = 0.2, last_seconds: float = 2.0, dpi: float = 90) -> Gif:
+def gif(frames: Iterable[Figure], *, seconds: float = 0.2, last_seconds: float = 2.0) -> Gif:
     """Return an endless animation of the frames.
 
     Parameters
@@ -24,7 +24,6 @@ def gif(frames: Iterable[Figure], *, seconds: float = 0.2, last_seconds: float =
         Of one size. A generator keeps no more than one figure alive.
     seconds, last_seconds : float
         How long each frame, and the last one, is shown; GIF counts in hundredths of a second.
-    dpi : float
 
     Raises
     ------
@@ -33,7 +32,7 @@ def gif(frames: Iterable[Figure], *, seconds: float = 0.2, last_seconds: float =
     """
     if min(seconds, last_seconds) <= 0:
         raise ValueError(f"seconds and last_seconds must be positive, got {seconds}, {last_seconds}")
-    images = [_raster(figure, dpi) for figure in frames]
+    images = [_raster(figure) for figure in frames]
     if not images:
         raise ValueError("frames must hold at least one figure, got none")
     if len(sizes := {image.size for image in images}) > 1:
@@ -44,9 +43,9 @@ def gif(frames: Iterable[Figure], *, seconds: float = 0.2, last_seconds: float =
     return Gif(buffer.getvalue())
 
 
-def _raster(figure: Figure, dpi: float) -> Image.Image:
+def _raster(figure: Figure) -> Image.Image:
     canvas = FigureCanvasAgg(figure)
-    figure.set_dpi(dpi)
+    figure.set_dpi(90)
     canvas.draw()  # type: ignore[no-untyped-call]
     pixels = np.asarray(canvas.buffer_rgba())[..., :3]  # type: ignore[no-untyped-call]
     return Image.fromarray(np.ascontiguousarray(pixels)).quantize(colors=128)

@@ -126,19 +126,19 @@ def ends(results: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:
     return evidence.runs(gaps, level=level, keep=("elbo_gap", "components"))
 
 
-def table(results: pd.DataFrame, level: float = LEVEL) -> Table:
-    """Return what each case ended with, and what it cost to come within `level` nats and stay there."""
+def table(results: pd.DataFrame) -> Table:
+    """Return what each case ended with, and what it cost to come within `LEVEL` nats and stay there."""
     columns = {
         "log_likelihood_error": "final error (nats)",
         "elbo_gap": "final ELBO gap (nats)",
         "components": "components above 1 %",
-        "iterations_to": f"iterations to {level:g} nats",
+        "iterations_to": f"iterations to {LEVEL:g} nats",
         "evaluations_to": "data evaluations to it",
         "seconds_to": "seconds to it",
         "ms_per_iteration": "ms an iteration",
     }
     caption = (
-        f"At the end, and the cost until the error stays at or below {level:g} nats (inf: never). "
+        f"At the end, and the cost until the error stays at or below {LEVEL:g} nats (inf: never). "
         "Median [lower quartile, upper quartile] over seeds."
     )
-    return Table("costs", quartiles(ends(results, level), columns), caption)
+    return Table("costs", quartiles(ends(results), columns), caption)

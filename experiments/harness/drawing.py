@@ -181,7 +181,6 @@ def curves(
     y_scale: Scale = "linear",
     linthresh: float = 1.0,
     lines: Mapping[Hashable, LineStyle] | None = None,
-    points: int = 80,
     steps: bool = True,
 ) -> dict[Hashable, Band]:
     """Draw the median and the interquartile band over seeds, one curve for each value of `by`.
@@ -200,8 +199,6 @@ def curves(
         In units of the axis.
     lines : mapping or None
         Line styles by value of `by` (see `line_styles`); None makes them from the values present.
-    points : int
-        Largest number of grid points of a curve.
     steps : bool
         Whether a value holds until the next record, as what a run has reached does. False marks the
         records and joins them by straight lines: for runs that all record at the same few chosen x.
@@ -220,7 +217,7 @@ def curves(
     chosen = lines if lines is not None else line_styles(results[by])
     for name, rows in results.groupby(by, sort=False):
         _check_one_case(rows, by, name)
-        found = band(rows, x, y, points=points, x_scale=x_scale)
+        found = band(rows, x, y, points=80, x_scale=x_scale)
         drawn[name] = found
         _draw_band(ax, found, chosen[name], str(name), steps)
     _set_scale(ax, "x", x_scale, linthresh)

@@ -15,9 +15,9 @@ class DataFolderError(ValueError):
     """A folder or a file that is not in the required layout."""
 
 
-def with_arrays(folder: Path, names: Collection[str], ending: str = "npz") -> list[Path]:
+def with_arrays(folder: Path, names: Collection[str]) -> list[Path]:
     """Return files with the arrays `names`, in the folder or one level below, sorted by name."""
-    found = sorted([*folder.glob(f"*.{ending}"), *folder.glob(f"*/*.{ending}")], key=lambda path: path.stem)
+    found = sorted([*folder.glob("*.npz"), *folder.glob("*/*.npz")], key=lambda path: path.stem)
     return [path for path in found if set(names) <= stored_names(path)]
 
 
