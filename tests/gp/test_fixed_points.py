@@ -118,13 +118,19 @@ def test_a_scale_multiplies_the_matrix_and_its_diagonal():
     np.testing.assert_allclose(changes, central(lambda at: gram(at)[0], psi), atol=1e-8)
 
 
-@pytest.mark.parametrize("what", ["values", "slopes", "slopes alone"])
-def test_derivatives_as_matrices_are_those_of_the_matrix(what):
-    """For few parameters, against central differences; error 1e-9."""
-    observed = Gradients(X) if what == "slopes alone" else OBSERVED[what]
-    kernel = Sum((SquaredExponential(1.4, 0.7), QuadraticTrend(0.3, 0.2), Constant(0.5)))
-    psi = pack(kernel)
-    has_changes(lambda each: gram_of(kernel, observed)(unpack(kernel, each)), psi)
+TREND = Sum((SquaredExponential(1.4, 0.7), QuadraticTrend(0.3, 0.2), Constant(0.5)))
+WITH_CHANGES = {
+    "values": (TREND, OBSERVED["values"]),
+    "slopes": (TREND, OBSERVED["slopes"]),
+    "slopes alone": (TREND, Gradients(X)),
+    "tilted": (Tilted(SquaredExponential(1.4, 0.7), 0.3), OBSERVED["values"]),
+}
+
+
+@pytest.mark.parametrize("name", WITH_CHANGES)
+def test_derivatives_as_matrices_are_those_of_the_matrix(name):
+    kernel, observed = WITH_CHANGES[name]
+    has_changes(lambda each: gram_of(kernel, observed)(unpack(kernel, each)), pack(kernel))
 
 
 @pytest.mark.parametrize("slopes", [False, True])
