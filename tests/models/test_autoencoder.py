@@ -18,7 +18,6 @@ import bqvi
 from acquisition.minibatch import Reshuffled
 from bqvi.families import DiagonalGaussian, Point, Product
 from bqvi.gradients import IWAE, Batch, DReG, Pathwise, Score
-from bqvi.gradients.amortised import Local, elbo_draws
 from bqvi.models import (
     GaussianLikelihood,
     VariationalAutoencoder,
@@ -137,14 +136,6 @@ def test_the_two_gradients_of_the_importance_weighted_bound_agree(beta):
     assert (np.abs(a[0] - b[0]) <= SIGMAS * np.hypot(a[1], b[1]) + 1e-9).all()
 
 
-def test_the_closed_divergence_is_the_mean_of_its_draws():
-    local = Local(linear_model(beta=0.3), Q, MODEL.rows(X[:5]), 20_000, np.random.default_rng(0))
-    z = local.draw()
-    terms = -local.log_ratio(z, local.q)
-    error = terms.std(0) / math.sqrt(len(terms))
-    assert ((terms.mean(0) - local.divergence).abs() < SIGMAS * error).all()
-
-
 def principal_components(x):
     """The maximum-likelihood decoder, its exact posterior, and its evidence in closed form."""
     centre = x.mean(0)
@@ -173,39 +164,6 @@ def test_at_the_optimum_of_principal_components_the_bound_is_the_evidence():
     assert np.abs(flat(landed.values[:3])).max() < 1e-9  # the encoder's gradient is zero at every draw
     assert np.abs(exact_gradient(q, X)[1]).max() < 1e-9
     assert_allclose(MODEL.log_evidence(q, X, samples=1), evidence, rtol=1e-10)
-
-
-def test_a_fit_reaches_the_optimum_of_principal_components():
-    best, evidence = principal_components(X)
-    rng = np.random.default_rng(0)
-    moved = (u + 0.2 * torch.tensor(rng.standard_normal(u.shape)) for u in best.unconstrained)
-    fit = bqvi.fit(
-        MODEL,
-        X,
-        Pathwise(4, entropy="sticking-the-landing"),
-        minibatch=N,
-        schedule=bqvi.Adam(0.03, decay=0.03),
-        start_from=best.from_unconstrained(tuple(moved)),
-        steps=300,
-    )
-    assert abs(float(exact_elbo(fit.q, X)) - evidence.sum()) < 0.002 * N
-    found, known = (q["decoder.weight"].place.numpy() for q in (fit.q, best))
-    assert scipy.linalg.subspace_angles(found, known).max() < 0.02
-
-
-def test_bounds_rise_with_draws_to_the_evidence():
-    best, evidence = principal_components(X)
-    wide = Point(best["encoder.log_scale"].place + 0.3)
-    q, evidence = Product(best.factors | {"encoder.log_scale": wide}), evidence.sum()
-    each = [
-        np.array([MODEL.log_evidence(q, X, samples, seed).sum() for seed in range(20)])
-        for samples in (1, 5, 50, 1000)
-    ]
-    means = [values.mean() for values in each]
-    assert means == sorted(means)
-    assert means[1] - means[0] > 3.0 * np.hypot(each[0].std(), each[1].std()) / np.sqrt(20)
-    assert abs(means[-1] - evidence) < 0.05
-    assert abs(means[0] - exact_elbo(q, X)) < SIGMAS * each[0].std(ddof=1) / np.sqrt(20)
 
 
 def images(n=60, columns=9, seed=0):
@@ -258,15 +216,6 @@ def test_a_weight_that_two_layers_share_is_one_parameter():
     # the weights are shared again, as before the call
     assert shared.module[2].weight is shared.module[0].weight
     assert not shared.module[0].weight.requires_grad
-
-
-def test_a_record_counts_what_it_asks_for_and_the_budget_holds():
-    x = images()
-    fit = bqvi.fit(small(), x, "pathwise", minibatch=20, budget=400, record=bqvi.Record([], elbo_samples=2))
-    assert fit.n_evaluations <= 400
-    assert fit.trace["record_evaluations"][-1] == 2 * len(x)
-    fresh = elbo_draws(fit.problem.model, fit.q, x, 200, 0)
-    assert abs(fit.elbo - fresh.mean()) < SIGMAS * fresh.std()
 
 
 @pytest.mark.parametrize(
@@ -355,16 +304,6 @@ def test_a_run_is_resumed_with_the_frozen_parameters_and_buffers_that_it_had():
             bqvi.fit(half_frozen(*other), images(), "pathwise", steps=3, resume=before)
 
 
-def test_rows_in_reverse_are_those_of_a_copy():
-    """A view with negative strides, which torch does not take."""
-    x, model = images(), small()
-    found, known = (
-        bqvi.fit(model, rows, "pathwise", minibatch=8, steps=3) for rows in (x[::-1], x[::-1].copy())
-    )
-    assert found.elbo == known.elbo
-    assert_allclose(model.encode(found.q, x[::-1]).mean, model.encode(found.q, x).mean[::-1], rtol=1e-5)
-
-
 @pytest.mark.parametrize("way", ["local", "global"])
 def test_random_weights_have_the_expectations_of_their_gaussian(way):
     """A linear decoder: the mean and the spread of the output, from which the Gaussian term follows."""
@@ -402,35 +341,6 @@ def test_random_weights_are_fitted_and_importance_weighting_needs_common_draws()
     bqvi.fit(small(weights=WeightPrior(reparameterisation="global")), x, "iwae", steps=2)
 
 
-@pytest.mark.parametrize("way", ["local", "global"])
-def test_a_posterior_of_weights_by_a_network_is_the_gaussian_that_it_gives(way):
-    """With free parameters at the network's output: the same bound, and the gradient of its last biases."""
-    x, network = images(), WeightNetwork(images().mean(0), 3)
-    by_network, free = (
-        small(weights=WeightPrior(0.5, way, 0.1, given), dtype=torch.float64) for given in (network, None)
-    )
-    q = by_network.initial(x, "random", np.random.default_rng(0))
-    rng = np.random.default_rng(1)
-    q = q.from_unconstrained(
-        tuple(u + 0.1 * torch.tensor(rng.standard_normal(u.shape)) for u in q.unconstrained)
-    )
-    theta = by_network.decoder_posterior(q)
-    normals = [torch.distributions.Normal(part.mean, part.variance.sqrt()) for part in theta.values()]
-    prior = torch.distributions.Normal(0.0, 0.5)
-    kl = sum(torch.distributions.kl_divergence(normal, prior).sum() for normal in normals)
-    assert_allclose(float(by_network.global_kl(q)), float(kl), rtol=1e-12)
-    same = Product({name: part for name, part in q.factors.items() if "weights." not in name} | dict(theta))
-    found, known = (
-        Pathwise(2)(model, at, Batch(x, len(x)), np.random.default_rng(2))
-        for model, at in ((by_network, q), (free, same))
-    )
-    assert_allclose(found.bound, known.bound, rtol=1e-12)
-    slopes = dict(zip(q.factors, found.values, strict=True))["weights.2.bias"]
-    leaves = [g for name, g in zip(same.leaf_names, known.values, strict=True) if name.startswith("decoder")]
-    means, log_scales = flat(leaves[::2]), flat(leaves[1::2])
-    assert_allclose(slopes, np.append(means, log_scales), rtol=1e-9, atol=1e-9)
-
-
 def test_a_posterior_of_weights_by_a_network_is_fitted_and_resumed():
     x = images()
     model = small(weights=WeightPrior(network=WeightNetwork(x.mean(0))))
@@ -451,37 +361,6 @@ def test_the_log_joint_of_one_datum_integrates_to_its_evidence():
     log_joint = model.log_joint(fit.q, x[0]).log_prior(torch.tensor(z)[:, None]).numpy()
     evidence = np.log(np.exp(log_joint).sum() * (z[1] - z[0]))
     assert_allclose(model.log_evidence(fit.q, x[:1], 20_000)[0], evidence, atol=0.01)
-
-
-def test_the_log_joint_of_one_datum_is_a_function_that_doors_take():
-    """Against quadrature on a grid; five standard errors of the bounds, whose means lie below ln p(x)."""
-    model, x = small(), images()
-    fit = bqvi.fit(model, x, "pathwise", steps=100)
-    log_joint = model.log_joint(fit.q, x[0])
-    axis = np.linspace(-7.0, 7.0, 141)
-    grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
-    values = log_joint(grid)
-    assert_allclose(values[7], log_joint(grid[7]))
-    assert_allclose(values[:5], log_joint(torch.tensor(grid[:5])).numpy())
-    evidence = np.log(np.exp(values).sum() * (axis[1] - axis[0]) ** 2)
-    prior = DiagonalGaussian(np.zeros(2), np.ones(2))
-    for gradient in (None, "autodiff"):
-        found = bqvi.evidence_bounds(log_joint, prior, 10_000, gradient=gradient, seed=0)
-        assert abs(found.log_evidence - evidence) < SIGMAS * found.log_evidence_sd
-    found = bqvi.vbmc(log_joint, plausible_lower=[-2, -2], plausible_upper=[2, 2], budget=60, seed=0)
-    assert abs(found.log_evidence - evidence) < SIGMAS * found.log_evidence_sd
-
-
-@pytest.mark.parametrize("weights", [None, WeightPrior()])
-def test_the_log_joints_of_several_data_are_those_of_each(weights):
-    model = small(weights=weights)
-    q = model.initial(images(), "random", np.random.default_rng(0))
-    z, x = np.random.default_rng(1).standard_normal((6, 2)), images(3)
-    which = np.array([2, 0, 1, 1, 2, 0])
-    together = model.log_joints(q, x)
-    alone = [model.log_joint(q, x[m])(z[i]) for i, m in enumerate(which)]
-    assert_allclose(together(z, which), alone, rtol=1e-5)
-    assert_allclose(together(torch.tensor(z), torch.tensor(which)), alone, rtol=1e-5)
 
 
 def test_memory_does_not_grow_with_a_memory_map(tmp_path):

@@ -68,10 +68,6 @@ SEQUENCES = {
     "states, poisson": states(poisson()),
     "states, bernoulli": states(bernoulli()),
 }
-REGRESSIONS = {
-    "logistic": LogisticRegression(3),
-    "linear experts": MixtureOfExperts(2, 3),
-}
 
 
 def good(name):
@@ -106,46 +102,6 @@ def test_entries_that_are_missing_infinite_or_too_large(name):
     refused(model, np.full((20, 3), np.nan), r"row 0 all NaN|nan in row 0|no observation")
     refused(model, [["a", "b", "c"]] * 20, "cannot be read as real numbers")
     refused(model, None, "is None")
-
-
-NEGATIVE = [(name, -1.0, "-1") for name in (*INDEPENDENT, *WORDS, "states, poisson", "states, bernoulli")]
-FRACTIONAL = [(name, 0.5, r"0\.5") for name, *_ in NEGATIVE if name not in ("exponential", "multinomial")]
-
-
-@pytest.mark.parametrize(("name", "value", "words"), NEGATIVE + FRACTIONAL)
-def test_counts_that_are_negative_or_fractional(name, value, words):
-    data = good(name)
-    data[4, 1] = value
-    refused({**INDEPENDENT, **WORDS, **SEQUENCES}[name], data, words)
-    if name in WORDS:
-        refused(WORDS[name], scipy.sparse.csr_array(data), words)
-
-
-@pytest.mark.parametrize("name", REGRESSIONS)
-def test_inputs_and_outputs_that_cannot_be(name):
-    y = COUNTS[:, 0]
-    for part in (0, 1):
-        for value, words in ((np.nan, "nan in row 4"), (np.inf, "inf in row 4"), (1e300, r"1e\+300")):
-            data = [X.copy(), y.copy()]
-            data[part].reshape(20, -1)[4, 0] = value
-            refused(REGRESSIONS[name], tuple(data), rf"data\[{part}\].*{words}|labels .*1\.e\+300")
-    refused(REGRESSIONS[name], (X, y[:5]), "data has shapes")
-    refused(REGRESSIONS[name], (X[:, :2], y), "data has shapes")
-    refused(REGRESSIONS[name], X, "data is ndarray; it must be a tuple")
-    if "logistic" in name:
-        refused(REGRESSIONS[name], (X, np.where(y > 0.0, 7.0, y)), r"data\[1\] has .*7.* 0 or 1")
-
-
-@pytest.mark.parametrize("name", ["states, gaussian", "states, known", "states, poisson", "poisson"])
-def test_a_column_that_only_new_rows_lack_is_missing(name):
-    models = {**GAUSSIAN, **INDEPENDENT, **SEQUENCES}
-    fit = bqvi.fit(models[name], good(name), steps=2)
-    model, new = fit.problem.model, good(name)[:2]
-    new[:, 1] = np.nan
-    if name in SEQUENCES:
-        assert np.isfinite(model.posteriors(fit.q, new)[0]).all()
-    else:
-        assert np.isfinite(model.log_base_measure(model.check(new)))
 
 
 def test_more_components_than_rows_are_as_the_prior_has_them():

@@ -1,4 +1,4 @@
-"""Hidden Markov models against enumeration of all paths, Monte Carlo, and recursions in logarithms."""
+"""Hidden Markov models against enumeration of all paths and closed forms; forms of data, and floors."""
 
 import itertools
 
@@ -8,18 +8,12 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixture_oracles import one_column
-from oracles import z_scores
 from scipy.special import gammaln
 
 import bqvi
-from bqvi.families import Dirichlet, Product
 from bqvi.models import (
-    DirichletWeights,
     HiddenMarkovModel,
-    Mixture,
     Sequences,
-    categorical,
-    elbo,
     gaussian_components,
     poisson,
 )
@@ -164,61 +158,6 @@ def test_bound_is_below_the_evidence_by_enumeration(seed):
     assert evidence - 3.0 < best < evidence
 
 
-FORBIDDING = np.array([[1.0, 0.7, 0.0], [0.0, 1.2, 0.6], [0.0, 0.0, 1.0]])
-"""Concentrations of the transitions of a chain from left to right."""
-
-
-def of_a_chain(least):
-    """A chain from left to right, with concentrations ``least`` in the place of 0."""
-    first, moves = np.array([2.0, 0.0, 0.0]), FORBIDDING
-    return HiddenMarkovModel(
-        3,
-        one_column(3, concentration=0.5),
-        initial_concentration=np.maximum(first, least),
-        transition_concentration=np.maximum(moves, least),
-    )
-
-
-def test_the_bound_of_a_forbidding_chain_is_below_the_evidence_of_the_paths_that_are_left():
-    parts = [np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])]
-    evidence = log_evidence(parts, 3, 3, of_a_chain(1e-250))  # a forbidden move costs 570 nats there
-    fit = bqvi.fit(of_a_chain(0.0), parts, starts=3, seed=3, steps=200)
-    assert evidence - 4.0 < fit.elbo < evidence
-    for name, right in (("initial", [1.0, 0.0, 0.0]), ("transitions", FORBIDDING)):
-        np.testing.assert_array_equal(fit.q[name].mean > 0.0, np.asarray(right) > 0.0)
-    assert (np.diff(np.concatenate(fit.problem.model.viterbi(fit.q, parts[:1]))) >= 0).all()
-
-
-@pytest.mark.parametrize(("method", "family"), [("cavi", "full"), ("cavi", "point"), ("gd", "full")])
-def test_concentrations_go_to_the_limit_zero(method, family):
-    """Bounds of tiny concentrations, from the same start, are those of 0; all records are finite."""
-    rng = np.random.default_rng(8)
-    data = [np.sort(rng.integers(0, 3, 12)) for _ in range(4)]
-    leasts = (0.0,) if family == "point" else (0.0, 1e-40, 1e-290)
-    q = of_a_chain(0.0).initial(of_a_chain(0.0).check(data), "random", rng)
-    bounds = []
-    for least in leasts:
-        model = of_a_chain(least)
-        model = model if family == "full" else of_flat_rows(model)
-        start = Product({name: Dirichlet(factor.concentration + model.prior[name].concentration)
-                         for name, factor in q.factors.items()})  # fmt: skip
-        fit = bqvi.fit(model, data, method=method, family=family, start_from=start, steps=30, record=1)
-        assert np.isfinite(fit.trace["elbo"]).all()
-        assert (np.diff(fit.trace["elbo"]) > -1e-9).all()
-        bounds.append(fit.elbo)
-    np.testing.assert_allclose(bounds, bounds[0], atol=1e-6 if method == "cavi" else 1e-3)
-
-
-def of_flat_rows(model):
-    """The chain with concentrations 0 and 1, under which a point has a mode."""
-    return HiddenMarkovModel(
-        3,
-        one_column(3, concentration=1.0),
-        initial_concentration=np.ceil(model.initial_concentration / 2),
-        transition_concentration=(model.transition_concentration > 0).astype(float),
-    )
-
-
 def test_likelihoods_at_parameters_with_zeros_are_sums_over_the_paths_that_are_left():
     """Rates, transitions and starts with zeros, and rows with missing columns, against enumeration."""
     rng = np.random.default_rng(12)
@@ -243,42 +182,6 @@ def test_one_state_is_exact():
         np.bincount(x, minlength=3), model.emissions.component_prior.concentration[0]
     )
     assert bqvi.fit(model, x).elbo == pytest.approx(expected, rel=1e-10)
-
-
-def test_bound_is_the_average_of_its_integrand():
-    rng = np.random.default_rng(3)
-    x, k, draws = np.array([0, 2, 1, 2]), 2, 20_000
-    model = HiddenMarkovModel(k, one_column(3, 0.8), transition_concentration=0.6)
-    q = Product(
-        {
-            "initial": Dirichlet(rng.uniform(0.5, 3.0, k)),
-            "transitions": Dirichlet(rng.uniform(0.5, 3.0, (k, k))),
-            "probabilities": Dirichlet(rng.uniform(0.5, 3.0, (k, 1, 3))),
-        }
-    )
-    log_pi, log_a, log_e = (part.expected_statistics[0] for part in q.factors.values())
-    log_e = log_e[:, 0]
-    paths = np.array(list(itertools.product(range(k), repeat=4)))
-    score = log_pi[paths[:, 0]] + log_a[paths[:, :-1], paths[:, 1:]].sum(1) + log_e[paths, x].sum(1)
-    log_q = score - np.logaddexp.reduce(score)
-    theta, chosen = q.sample(draws, 1), rng.choice(len(paths), draws, p=np.exp(log_q))
-    z, each = paths[chosen], np.arange(draws)
-    value = theta["initial"][each, z[:, 0]] - log_q[chosen]
-    for t in range(4):
-        value += theta["probabilities"][each, z[:, t], 0, x[t]]
-        value += theta["transitions"][each, z[:, t - 1], z[:, t]] if t else 0.0
-    for name, factor in q.factors.items():
-        for row, (own, prior) in enumerate(
-            zip(
-                factor.concentration.reshape(-1, factor.concentration.shape[-1]),
-                model.prior[name].concentration.reshape(-1, factor.concentration.shape[-1]),
-                strict=True,
-            )
-        ):
-            logs = theta[name].reshape(draws, -1, theta[name].shape[-1])[:, row]
-            value += Dirichlet(prior).log_prob(logs) - Dirichlet(own).log_prob(logs)
-    found = elbo(model, q, model.check(x))
-    assert z_scores(value[:, None], np.array([found])).max() < 5.0  # 6e-7
 
 
 def simulated(rng, kind, lengths):
@@ -363,35 +266,3 @@ def test_statistics_of_gaussian_components_are_sums_over_all_paths(shape, missin
     np.testing.assert_array_equal(np.concatenate(model.viterbi(q, data)), np.concatenate(paths))
     best = np.concatenate(gammas).argmax(axis=1)
     np.testing.assert_array_equal(np.concatenate(model.decode(q, data)), best)
-
-
-def mixed(name):
-    """The same components as emissions and in a mixture, and rows, some partly missing."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(20, 2)) + 1e3 if name in SHAPES else rng.integers(0, 3, (20, 2)).astype(float)
-    x[rng.random(20) < 0.3, 0] = np.nan
-    x[rng.random(20) < 0.3, 1] = np.nan
-    x = x[~np.isnan(x).all(axis=1)]
-    if name == "Poisson":
-        return poisson(2.0, 0.5), poisson(2.0, 0.5), x
-    emissions = gaussians(name) if name in SHAPES else categorical(3)
-    return emissions, emissions, x
-
-
-@pytest.mark.parametrize("name", [*SHAPES, "Poisson", "categorical"])
-def test_sequences_of_one_row_with_missing_columns_are_a_mixture(name):
-    """The mixture's pass over incomplete rows is other code, with evidences and draws as its oracles."""
-    emissions, components, x = mixed(name)
-    data = Sequences(x, np.ones(len(x), int))
-    model = HiddenMarkovModel(2, emissions, initial_concentration=0.7).for_data(data)
-    mixture = Mixture(DirichletWeights(2, 0.7), components).for_data(x)
-    q = model.initial(model.check(data), "random", np.random.default_rng(1))
-    same = Product({"weights": q["initial"], emissions.name: q[emissions.name]})
-    weights = np.linspace(0.5, 2.0, len(x))
-    found, expected = model.local_step(q, data, weights), mixture.local_step(same, x, weights)
-    assert found.bound == pytest.approx(expected.bound, rel=1e-10)
-    assert model.log_base_measure(data) == pytest.approx(mixture.log_base_measure(x), rel=1e-12)
-    first, transitions, *emitted = found.statistics
-    assert not transitions.any()
-    for one, other in zip((first, *emitted), expected.statistics, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)

@@ -1,6 +1,4 @@
-"""Missing values in mixtures against marginal densities, closed evidences, grids and Monte Carlo."""
-
-import dataclasses
+"""Missing values in mixtures against marginal densities, optima and whole rows."""
 
 import numpy as np
 import pytest
@@ -55,53 +53,6 @@ def test_em_maximises_the_likelihood_of_what_is_there(shape):
         assert up + down < 2.0 * by_hand
     for factor in (1.02, 0.98):
         assert sum(marginal_density(weights, means, factor * covariances, row) for row in X) < by_hand
-
-
-def log_joint(components, draws, rows):
-    """ln p(x_n | theta_k) + (D / 2) ln(2 pi), (L, N, K), of two components."""
-    return components.affine(components.expectations_at(draws, 2), np.zeros(2)).rho(rows)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_expected_log_joint_is_that_of_draws_with_the_missing_value_integrated_on_a_grid(shape):
-    model = GaussianMixture(2, shape).for_data(X)
-    q = model.initial(model.check(X), "k-means++", np.random.default_rng(1))
-    row = np.array([0.3, np.nan, 1.0])
-    found = model.expected(q).rho(row[None])[0]
-    draws = q[model.components.name].sample(4000, 2)
-    grid = np.linspace(-60.0, 60.0, 4001)
-    whole = np.tile(row, (len(grid), 1))
-    whole[:, 1] = grid
-    coefficients = np.vander(np.linspace(-1.0, 1.0, 3), 3)
-    three = np.stack([row, row, row])
-    three[:, 1] = np.linspace(-1.0, 1.0, 3)
-    logs = log_joint(model.components, draws, three)  # (L, 3, K), a quadratic in the missing value
-    expected_weights = model.mixing.log_weights(q["weights"])
-    for k in range(2):
-        if shape == "diagonal":  # the column is left out: the joint less that column's own density
-            own = GaussianMixture(1, shape)
-            own.components = dataclasses.replace(
-                model.components,
-                settled=dataclasses.replace(
-                    model.components.settled,
-                    **{
-                        name: getattr(model.components.settled, name)[[1]]
-                        for name in ("mean", "scale", "origin")
-                    },
-                ),
-            )
-            column = log_joint(own.components, draws[:, :, [1]], three[:, [1]])
-            each = logs[:, 0, k] - column[:, 0, k]
-            expected, error = each.mean(), each.std() / np.sqrt(len(each))
-        else:
-            quadratics = np.linalg.solve(coefficients, logs[:, :, k].T)
-            mean = quadratics.mean(1)
-            values = np.polyval(mean, grid)
-            expected = logsumexp(values) + np.log(grid[1] - grid[0]) - 0.5 * np.log(2.0 * np.pi)
-            top = grid[values.argmax()]
-            error = np.std(np.vander([top], 3) @ quadratics) / np.sqrt(len(draws))
-            error += np.std(quadratics[0]) / abs(mean[0]) / np.sqrt(len(draws))
-        assert abs(found[k] - expected_weights[k] - expected) < 5.0 * error
 
 
 @pytest.mark.parametrize("shape", SHAPES)

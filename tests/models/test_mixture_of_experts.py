@@ -3,19 +3,13 @@
 Network experts against linear ones, which a network of one layer is, and SciPy.
 """
 
-import copy
-
 import numpy as np
 import pytest
-import scipy.stats
-import torch
 from scipy.optimize import approx_fprime
-from scipy.special import log_softmax, logsumexp
-from torch import nn
+from scipy.special import logsumexp
 
 import bqvi
 from bqvi.models import MixtureOfExperts
-from experiments.models.network_experts import NetworkExperts
 
 RNG = np.random.default_rng(0)
 T = RNG.uniform(-2.0, 2.0, 80)
@@ -49,10 +43,6 @@ def test_generalised_em_climbs_the_likelihood_to_its_top():
     assert fit.elbo == pytest.approx(likelihood, rel=1e-9)
     slope = approx_fprime(packed(theta), lambda v: model.log_likelihood(SOFT, unpacked(v, theta)), 1e-6)
     assert np.abs(slope).max() < 0.05
-
-
-def _pairs(model, q):
-    return [(model.prior[name], q[name]) for name in ("gate", "experts")]
 
 
 def test_the_bound_is_below_the_evidence():
@@ -112,31 +102,3 @@ def test_large_inputs_that_stand_twice_share_their_coefficients(size, family):
         np.testing.assert_allclose(
             size * part[:, 0], size * part[:, 2], atol=1e-3 * size * np.abs(part).max()
         )
-
-
-CURVE = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
-BENT = (X, np.where(T > 0.0, np.sin(3.0 * T), 2.0 + T**2) + 0.1 * RNG.normal(size=80))
-
-
-@pytest.mark.parametrize("flat", [True, False])
-def test_network_experts_climb_their_likelihood(flat):
-    model = MixtureOfExperts(2, 2, NetworkExperts(CURVE), flat=flat)
-    fit = bqvi.fit(model, BENT, family="point", steps=15, seed=1)
-    assert np.diff(fit.trace["elbo"]).min() > -1e-9 * abs(fit.elbo)
-    model = fit.problem.model
-    theta = model.parameters(fit.q)
-    logs = log_softmax(np.column_stack([X @ theta["gate"].T, np.zeros(80)]), axis=1)
-    for k, vector in enumerate(theta["weights"]):
-        module = copy.deepcopy(CURVE).double()
-        nn.utils.vector_to_parameters(torch.tensor(vector), module.parameters())
-        means = module(torch.tensor(X)).detach().numpy()[:, 0]
-        logs[:, k] += scipy.stats.norm(means, np.sqrt(theta["variances"][k])).logpdf(BENT[1])
-    by_hand = logsumexp(logs, axis=1).sum()
-    assert model.log_likelihood(BENT, theta) == pytest.approx(by_hand)
-    prior = 0.0 if flat else sum(float(np.sum(p.log_prob(q.mode[None]))) for p, q in _pairs(model, fit.q))
-    assert fit.elbo == pytest.approx(by_hand + prior)
-    lines = bqvi.fit(MixtureOfExperts(2, 2, flat=flat), BENT, family="point", steps=50)
-    assert by_hand > lines.problem.model.log_likelihood(BENT, lines.problem.model.parameters(lines.q)) + 20.0
-    assert np.sqrt(((model.predict(fit.q, X) - BENT[1]) ** 2).mean()) < 0.4
-    stream = bqvi.fit(model, BENT, "sngd", minibatch=40, family="point", steps=5, seed=1)
-    assert np.isfinite(stream.elbo)
