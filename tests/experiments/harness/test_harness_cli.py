@@ -41,15 +41,6 @@ def unwrapped(output):
     return " ".join(output.replace("│", " ").split())
 
 
-def test_list_shows_names_and_first_lines():
-    done = bqvi("list")
-    assert done.exit_code == 0
-    assert done.output.splitlines() == [
-        "toy   A toy: halving an error, with a figure, an animation and a table.",
-        "slow  A slow toy, to be interrupted.",
-    ]
-
-
 def test_those_whose_names_begin_so_are_listed():
     assert [line.split()[0] for line in bqvi("list", "sl").output.splitlines()] == ["slow"]
     refused = bqvi("list", "no-such")
@@ -128,12 +119,6 @@ def test_the_error_of_a_run_may_be_damaged(folder):
     path.with_suffix(".error").write_bytes(b"Traceback\nValueError: \xff\xfe\x80 of bytes\n")
     assert bqvi("report", "--results", folder).exit_code == 0
     assert "of bytes" in (folder / "report.html").read_text()
-
-
-def test_all_quick_runs_every_experiment(folder):
-    done = bqvi("run", "all", "--quick", "--jobs", 2, "--results", folder)
-    assert done.exit_code == 0, done.output
-    assert {path.name for path in folder.glob("*.parquet")} == {"toy.parquet", "slow.parquet"}
 
 
 def test_an_unknown_name_gets_the_near_ones(folder):

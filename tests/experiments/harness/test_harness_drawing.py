@@ -23,24 +23,6 @@ def table(runs, case="a"):
     )
 
 
-def test_the_last_record_at_or_before():
-    x, y = np.array([1.0, 2.0, 2.0, 5.0]), np.array([10.0, 20.0, 21.0, np.nan])
-    found = bands.reached(x, y, np.array([0.0, 1.0, 1.9, 2.0, 9.0]))
-    np.testing.assert_array_equal(found, [np.nan, 10, 10, 21, 21])
-
-
-def test_a_band_by_hand():
-    # Seed 0 ends early, seed 1 begins late; before x = 1 not all have begun.
-    runs = [([0, 1, 2], [9, 5, 3]), ([1, 3], [4, 2]), ([0, 2, 4], [8, 6, 0])]
-    found = bands.band(table(runs), "t", "y")
-    by_hand = np.array([[5, 3, 3, 3], [4, 4, 2, 2], [8, 6, 6, 0]], float)  # at x = 1, 2, 3, 4
-    np.testing.assert_array_equal(found.x, [1, 2, 3, 4])
-    np.testing.assert_array_equal(found.median, np.median(by_hand, axis=0))
-    np.testing.assert_allclose(found.lower, np.quantile(by_hand, 0.25, axis=0), rtol=1e-15)
-    np.testing.assert_allclose(found.upper, np.quantile(by_hand, 0.75, axis=0), rtol=1e-15)
-    assert found.seeds == 3
-
-
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 run = st.lists(st.tuples(st.integers(0, 30), finite), min_size=1, max_size=8).map(
     lambda records: tuple(zip(*sorted(records, key=lambda r: r[0]), strict=True))
@@ -60,13 +42,6 @@ def test_a_band_is_what_its_definition_says(runs):
         )
     assert found.x[0] == max(r[0][0] for r in runs)
     assert found.x[-1] == max(r[0][-1] for r in runs)
-
-
-@settings(deadline=None, derandomize=True, max_examples=100)
-@given(st.lists(finite, min_size=1, max_size=12), st.floats(0, 1))
-def test_quantiles_are_numpys_where_finite(values, level):
-    found = bands.quantile(np.array(values)[:, None], level)[0]
-    assert found == pytest.approx(np.quantile(values, level), rel=1e-12, abs=1e-9)
 
 
 def test_quantiles_of_infinite_values():
@@ -135,13 +110,6 @@ def test_curves_refuse_to_pass_two_cases_for_one():
     results = pd.concat([table([([1], [1])], c) for c in ("a", "b")]).assign(kind="k")
     with pytest.raises(ValueError, match="kind = 'k' joins the cases a, b"):
         drawing.curves(drawing.figure()[1][0, 0], results, "t", "y", by="kind")
-
-
-def test_line_styles_differ_and_do_not_depend_on_order_of_use():
-    names = [f"m{i}" for i in range(28)]
-    made = drawing.line_styles(names)
-    assert len(set(made.values())) == 28
-    assert drawing.line_styles([*names, *names]) == made
 
 
 @pytest.mark.parametrize("panels", [1, 3])

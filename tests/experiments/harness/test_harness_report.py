@@ -133,11 +133,6 @@ def test_a_quick_run_has_no_verdict(quick, verdict, tmp_path):
     assert [found.verdict for found in report.build([experiment], tmp_path).sections[0].claims] == [verdict]
 
 
-def test_tables_that_hold_only_numbers_do_not_wrap():
-    frame = pd.DataFrame({"a": ["0.1 [0.05, 2]", "∞"], "b": ["0.1 s", "2"]})
-    assert [column.numeric for column in report.grid(Table("t", frame, "")).columns] == [True, False]
-
-
 def test_settings_are_split_into_shared_and_differing(made):
     section = made.sections[0]
     assert dict(section.shared.rows) == {"steps": "8", "kind": '"toy"'}

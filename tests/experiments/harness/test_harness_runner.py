@@ -64,13 +64,6 @@ def test_every_cell_is_computed_once_and_found_again(root, calls):
     assert count(calls) == 6
 
 
-def test_two_processes_give_the_same_as_one(root, tmp_path, calls):
-    experiment = toy_experiment.make(calls)
-    go(experiment, root, n_jobs=1)
-    go(experiment, tmp_path / "other", n_jobs=2)
-    pd.testing.assert_frame_equal(rows(root), rows(tmp_path / "other"))
-
-
 class Interrupting:
     """`run`, with Ctrl-C pressed in the n-th call."""
 
@@ -137,27 +130,6 @@ def test_a_raising_job_loses_no_other_and_is_tried_again(root, calls, n_jobs):
     assert not results.read(root, "toy").missing
 
 
-def test_a_forced_run_that_fails_does_not_leave_the_old_result(root):
-    go(toy_experiment.make(), root)
-    go(toy_experiment.make(run=failing), root, force=True)
-    assert len(results.read(root, "toy").missing) == 1
-
-
-def dying(case, seed):
-    if seed == 2:
-        os._exit(9)
-    return toy_experiment.run(case, seed)
-
-
-def test_a_killed_worker_loses_its_cell_only(root):
-    made, outcomes = go(toy_experiment.make(run=dying, rates=(0.5,)), root, 2)
-    assert [job.seed for job in made.pending] == [0, 1, 2]
-    errors = {outcome.seed: outcome.error for outcome in outcomes}
-    assert errors.pop(2).startswith("the worker was lost")
-    assert errors == {0: None, 1: None}
-    assert not made.jobs[2].path.exists()
-
-
 @pytest.mark.parametrize(
     ("value", "error"),
     [
@@ -171,12 +143,6 @@ def test_what_run_returns_is_checked(root, value, error):
     assert all(o.error.startswith(error) for o in outcomes)
 
 
-def test_force_computes_all_again(root, calls):
-    go(toy_experiment.make(calls), root)
-    go(toy_experiment.make(calls), root, force=True)
-    assert count(calls) == 12
-
-
 def test_refresh_computes_again_what_other_code_computed(root, calls, monkeypatch):
     experiment = toy_experiment.make(calls)
     go(experiment, root, seeds=1)
@@ -186,12 +152,6 @@ def test_refresh_computes_again_what_other_code_computed(root, calls, monkeypatc
     assert made.outdated == 0
     assert count(calls) == 6  # 2, and then 4 of which 2 for the second time
     assert runner.plan(experiment, root, seeds=2).outdated == 0
-
-
-def test_more_seeds_add_to_those_there(root, calls):
-    go(toy_experiment.make(calls), root, seeds=2)
-    made, _ = go(toy_experiment.make(calls), root, seeds=5)
-    assert {job.seed for job in made.pending} == {2, 3, 4}
 
 
 def test_results_of_other_settings_are_never_mixed(root, calls):
@@ -277,11 +237,6 @@ def test_a_job_has_one_thread_where_it_could_have_two(root, n_jobs, monkeypatch)
     assert set(rows(root)["n"]) == {1}
 
 
-def test_all_cases_of_a_seed_come_before_the_next_seed(root):
-    jobs = runner.plan(toy_experiment.make(), root).jobs
-    assert [job.seed for job in jobs] == [0, 0, 1, 1, 2, 2]
-
-
 def test_the_source_digest_sees_code_and_not_comments(tmp_path, monkeypatch):
     file = tmp_path / "digested_module.py"
     monkeypatch.syspath_prepend(tmp_path)
@@ -340,7 +295,3 @@ def test_a_needed_folder_reaches_the_cases(root, tmp_path):
     made = runner.plan(needy, root, resources=Resources(data=tmp_path / "data"))
     assert made.jobs[0].case.folder == tmp_path / "data" / "one"
     assert made.manifest.command == "bqvi run toy --seeds 3 --data DIR"
-
-
-def test_a_tuple_in_the_settings_is_what_a_file_gives_back():
-    assert Case("c", {"centres": ((0, 1), (2, 3))}).settings == {"centres": [[0, 1], [2, 3]]}
