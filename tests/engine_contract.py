@@ -128,5 +128,5 @@ def _arrays(engine: Engine[Any, Any], state: object) -> list[bytes]:
     """The saved arrays of a state, which must not change, without generators of random numbers."""
     arrays: list[np.ndarray] = []
     checkpoint = engine.checkpoint(state)
-    flattened(checkpoint.records(state), arrays)
+    flattened(state if checkpoint.records is None else checkpoint.records(state), arrays)
     return [array.tobytes() for array in arrays]

@@ -79,14 +79,16 @@ class Fit(DoorResult):
     @property
     def warnings_of_the_run(self) -> tuple[str, ...]:
         """A wrong gradient, an ELBO that is unknown or not settled, a q that diverges; raised at the end."""
-        return (*self._of_evaluations, *self._of_convergence)
+        reasons = "; ".join(() if self.converged else (*self.state.reasons, *self._falls))
+        return (*self._of_evaluations, *[f"The run has not converged: {reasons}."] * bool(reasons))
 
     @property
-    def _of_convergence(self) -> tuple[str, ...]:
-        """A warning that a test of convergence, which the run was given a tolerance for, does not hold."""
-        if self.converged or not self.state.reasons:
-            return ()
-        return (f"The run has not converged: {'; '.join(self.state.reasons)}.",)
+    def _falls(self) -> tuple[str, ...]:
+        """That steps by the exact gradient of all data have led to a smaller ELBO; () otherwise."""
+        exact = self.problem.estimator.samples == 0 and self.problem.minibatch is None
+        fall = float(np.max(self.trace["elbo"], initial=-np.inf)) - self.elbo
+        told = f"the ELBO has fallen by {fall:.3g} nats: scale the columns of the data, or take shorter steps"
+        return (told,) if exact and fall > 1.0 else ()
 
     @property
     def _of_evaluations(self) -> tuple[str, ...]:
@@ -189,7 +191,7 @@ class Fit(DoorResult):
             return ()
         unit = " of rows of the data" * (self.stopped == "budget" and n_rows(self.problem.data) > 0)
         ended = f"the run ended by '{self.stopped}'{unit}, and not because it had settled within a tolerance"
-        return tuple(dict.fromkeys(self.state.reasons + self._of_evaluations)) or (ended,)
+        return tuple(dict.fromkeys((*self.state.reasons, *self._falls, *self._of_evaluations))) or (ended,)
 
     @property
     def n_evaluations(self) -> int:

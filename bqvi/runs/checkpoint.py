@@ -30,10 +30,6 @@ _FINGERPRINTS = ("bounds", "data", "gradient_noise_sd", "measure", "prior", "pro
 """Settings that say whether arrays are the same, and not what they are."""
 
 
-def _as_it_is(state: object) -> Any:
-    return state
-
-
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     """The state of a run, with the choices with which it was made.
@@ -53,7 +49,7 @@ class Checkpoint:
     settings: Mapping[str, Any]
     state: Any
     n_evaluations: int
-    records: Callable[[Any], Any] = field(default=_as_it_is, repr=False)
+    records: Callable[[Any], Any] | None = field(default=None, repr=False)
     n_cheap_evaluations: int = 0
 
     @property
@@ -74,7 +70,8 @@ class Checkpoint:
             "n_evaluations": self.n_evaluations,
             "n_cheap_evaluations": self.n_cheap_evaluations,
         }
-        write_record(path, header, self.records(self.state), compressed, answer)
+        state = self.state if self.records is None else self.records(self.state)
+        write_record(path, header, state, compressed, answer)
 
 
 def require_run(path: str | Path, header: Mapping[str, Any]) -> None:

@@ -358,6 +358,13 @@ FUNCTIONS: list[Row] = [
         vbmc(lambda t: -log_joint(t), budget=40),
         ("the log joint has the other sign",),
     ),
+    (
+        "columns in units far apart",
+        lambda: bqvi.fit(
+            LogisticRegression(2), (ROWS * [1.0, 1e4], ROWS.prod(1) > 0), method="ngd", steps=20
+        ),
+        ("the ELBO has fallen by", "scale the columns"),
+    ),
     ("a density as a distribution", integrate(never, NEAR, log_density=scipy.stats.norm(0, 1)), (".logpdf",)),
     (
         "a log likelihood's density",
