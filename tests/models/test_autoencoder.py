@@ -129,6 +129,14 @@ def test_gradients_on_a_device_are_those_of_the_exact_bound():
     assert (np.abs(mean - np.append(gradient, value)) <= SIGMAS * error + 1e-9).all()
 
 
+def test_weights_begin_as_they_were_given_unless_they_are_to_be_drawn():
+    torch.manual_seed(0)
+    _, decoder = Linear(), nn.Linear(LATENT, D)  # as in linear_model
+    found = {how: MODEL.initial(X, how, np.random.default_rng(0)) for how in ("k-means++", "random")}
+    same = [torch.equal(q["decoder.weight"].place, decoder.weight.double()) for q in found.values()]
+    assert same == [True, False]
+
+
 @pytest.mark.parametrize("beta", [1.0, 0.6])
 def test_the_two_gradients_of_the_importance_weighted_bound_agree(beta):
     model = linear_model(beta=beta)
