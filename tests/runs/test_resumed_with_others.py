@@ -80,18 +80,3 @@ def test_another_problem_is_refused_before_any_call(door, f, begun, given, messa
     resume = before if held else tmp_path / "run.npz"
     with pytest.raises(ValueError, match=message):
         door(**(begun | given), resume=resume)
-
-
-@pytest.mark.parametrize(
-    ("door", "f", "begun"),
-    [
-        (integrated, bump, {"measure": Gaussian([0.0, 1.0], [[1.0, 0.5], [0.5, 2.0]])}),
-        (integrated, bump, {"method": "monte-carlo", "log_density": log_joint}),
-        (fitted, log_joint, {"noise_sd": value}),
-        (bounded, log_joint, {"noise_sd": value}),
-    ],
-)
-def test_the_same_problem_is_read_back_without_a_call(door, f, begun, tmp_path):
-    door(f, **begun).save(tmp_path / "run.npz")
-    again = door(**begun, resume=tmp_path / "run.npz")
-    assert again.n_evaluations == door(f, **begun).n_evaluations

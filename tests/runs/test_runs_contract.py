@@ -108,14 +108,6 @@ def test_no_evaluation_is_lost_at_any_call(name, error, at, whole, tmp_path):
     assert calls.count == case.budget - len(paid)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_results_travel_between_processes(name, results, whole):
-    case = CASES[name]
-    found = pickle.loads(pickle.dumps(results[name]))
-    assert case.numbers(found) == whole[name]
-    assert case.numbers(case.run(never, resume=found)) == whole[name]
-
-
 @pytest.mark.parametrize("at", [1, 7])
 @pytest.mark.parametrize("name", CASES)
 def test_a_numerical_error_ends_a_run_at_once_where_the_user_says_so(name, at):

@@ -57,15 +57,6 @@ def test_evaluations_of_a_log_joint_of_rows_are_compared_with_all_its_rows():
 
 
 @pytest.mark.parametrize("name", KEEPING)
-def test_no_more_is_verified_than_the_budget_has_room_for(name, tmp_path):
-    case = CASES[name]
-    first = case.run(case.function, budget=case.budget - 1)
-    calls = Calls(case.function)
-    assert case.run(calls, resume=first, run=bqvi.Run(verify=5)).n_evaluations == case.budget
-    assert calls.count == 1
-
-
-@pytest.mark.parametrize("name", KEEPING)
 def test_without_room_in_the_budget_verify_is_refused_before_any_call(name, tmp_path):
     case = CASES[name]
     path = tmp_path / "run.npz"
@@ -224,9 +215,3 @@ def test_a_run_that_is_asked_for_points_compares_nothing(door):
     other = Calls(lambda theta: _log_density(theta) + 0.2)
     assert len(_begun(door, other).ask()) == 1
     assert other.count == 0
-
-
-def test_without_room_in_the_budget_given_evaluations_are_not_compared():
-    other = Calls(_log_density)
-    found = _begun("vbmc", other, budget=12).finish()
-    assert (other.count, found.n_evaluations) == (0, 12)

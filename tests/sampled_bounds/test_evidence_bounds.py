@@ -10,7 +10,7 @@ from scipy.special import betaln, gammaln, logsumexp
 import bqvi
 from bqvi.calls import make_coordinates
 from bqvi.sampled_bounds.passes import next_temperature, parents_of
-from gp.measures import Empirical, Gaussian, GaussianMixture, Uniform
+from gp.measures import Empirical, Gaussian, Uniform
 
 ALARM = 4.5
 """Standard errors; |z| of a Gaussian exceeds it with probability 7e-6."""
@@ -249,15 +249,6 @@ def test_bounds_of_parameters_are_those_of_the_proposal():
     assert found.sample(2000, 0).mean() == pytest.approx(8 / 12, abs=0.02)
 
 
-def test_a_density_that_is_zero_somewhere(model):
-    def half(theta):
-        return np.where(theta[:, 0] > model.mean[0], model(theta), -np.inf)
-
-    found = bqvi.evidence_bounds(half, model.proposal, 40_000, gradient=model.gradient)
-    assert abs(found.log_evidence - (model.log_evidence - np.log(2))) < ALARM * found.log_evidence_sd
-    assert found.log_evidence_sd < 0.1
-
-
 def test_evaluations_that_fail_have_no_density_and_are_counted(model):
     failed, stop = 0, 4
 
@@ -282,26 +273,6 @@ def test_evaluations_that_fail_have_no_density_and_are_counted(model):
     resumed = bqvi.evidence_bounds(half, model.proposal, 20_000, resume=ended.value)
     assert (resumed.lower, resumed.n_failed) == (found.lower, found.n_failed)
     assert bounds(model).n_failed == 0
-
-
-def test_two_modes_from_a_mixture():
-    modes = GaussianMixture(np.array([0.3, 0.7]), np.array([[-3.0], [3.0]]), np.full((2, 1, 1), 0.25))
-    wide = GaussianMixture(np.ones(2) / 2, np.array([[-2.5], [2.5]]), np.full((2, 1, 1), 1.0))
-    found = bqvi.evidence_bounds(modes.log_density, wide, 10_000, posterior=modes.sample(100, 0))
-    assert found.interval[0] < 0.0 < found.interval[1]
-    assert (found.sample(4000, 1) < 0).mean() == pytest.approx(0.3, abs=0.05)
-
-
-@pytest.mark.parametrize("method", ["smc", "ais", "importance"])
-def test_evaluations_never_exceed_the_budget(model, method):
-    for budget in (700, 1500, 4001):
-        model.calls = 0
-        found = bqvi.evidence_bounds(
-            model, model.proposal, budget, method, particles=8, replicates=4, posterior=model.draws(9, 0)
-        )
-        assert found.n_evaluations == model.calls <= budget
-        if method != "importance":
-            assert found.n_evaluations > 0.6 * budget
 
 
 def test_an_interrupted_run_goes_on_to_the_same_numbers(model, tmp_path):
@@ -354,18 +325,6 @@ def test_verification_is_within_the_budget_and_reports_another_function(model, s
         )
     assert 1 <= model.calls <= 5
     assert message.value.n_evaluations == stop + model.calls
-
-
-def test_each_state_of_a_run_can_be_verified(model, tmp_path):
-    choices = {"budget": 700, "particles": 4, "replicates": 4, "posterior": model.draws(9, 0)}
-    for state in bqvi.evidence_bounds.steps(
-        model, model.proposal, **choices, run=bqvi.Run(checkpoint=tmp_path / "run.npz")
-    ):
-        model.calls = 0
-        run = bqvi.evidence_bounds.steps(
-            model, model.proposal, **choices, resume=tmp_path / "run.npz", run=bqvi.Run(verify=3)
-        )
-        assert run.finish().n_evaluations == state.n_evaluations + model.calls <= 700
 
 
 class Truncated:
