@@ -355,6 +355,10 @@ def _finish(plans: Sequence[Plan], root: Path, console: Console) -> None:
         path = results_module.combine(root, made.manifest.experiment)
         where = f" in {escape(str(path))}" if path else ""
         console.print(f"{made.manifest.experiment}: {done} of {len(made.jobs)} runs{where}")
+    place = "" if root == Path("results") else f" --results {escape(str(root))}"
+    console.print(
+        f"bqvi report{place} makes the page of results; --figures FOLDER also a file of each figure"
+    )
 
 
 def _print_failures(failures: Sequence[Outcome], console: Console) -> None:

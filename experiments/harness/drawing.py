@@ -31,7 +31,7 @@ from experiments.harness.bands import Band, Scale, band
 
 __all__ = [
     "COLOURS", "DASHES", "LineStyle", "Panels", "add_title", "band_caption", "curves", "figure",
-    "label_budgets", "legend_below", "line_styles", "mark_ends", "panels", "style",
+    "label_budgets", "legend_below", "line_styles", "mark_ends", "panels", "set_scale", "style",
 ]  # fmt: skip
 
 Panels = NDArray[Any]
@@ -220,8 +220,8 @@ def curves(
         found = band(rows, x, y, points=80, x_scale=x_scale)
         drawn[name] = found
         _draw_band(ax, found, chosen[name], str(name), steps)
-    _set_scale(ax, "x", x_scale, linthresh)
-    _set_scale(ax, "y", y_scale, linthresh)
+    set_scale(ax, "x", x_scale, linthresh)
+    set_scale(ax, "y", y_scale, linthresh)
     ax.set_xlabel(x_label if x_label is not None else _LABELS.get(x, x))
     ax.set_ylabel(y_label if y_label is not None else _LABELS.get(y, y))
     return drawn
@@ -254,13 +254,14 @@ def _draw_band(ax: Axes, found: Band, line_style: LineStyle, label: str, steps: 
         )  # fmt: skip
 
 
-def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float) -> None:
+def set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float = 1.0) -> None:
+    """Set the scale of an axis whose data are drawn, with as many labels of ticks as do not overlap."""
     options = {"linthresh": linthresh} if scale == "symlog" else {}
     (ax.set_xscale if axis == "x" else ax.set_yscale)(scale, **options)
     low, high = ax.get_xlim() if axis == "x" else ax.get_ylim()
     ticks = ax.xaxis if axis == "x" else ax.yaxis
     if scale == "symlog":
-        ticks.set_major_locator(_SignedLocator(base=10.0, linthresh=linthresh))
+        ticks.set_major_locator(_SignedLocator(linthresh))
         ticks.set_major_formatter(_SignedFormatter(linthresh=linthresh))
     if scale == "symlog" or (scale == "log" and high > 100.0 * low):
         # over many decades there are hundreds of minor ticks, which took two thirds of a figure's time
@@ -275,12 +276,17 @@ def _set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float
 class _SignedLocator(SymmetricalLogLocator):
     """With a tick below zero where the axis ends there before the first negative power of ten."""
 
+    def __init__(self, linthresh: float) -> None:
+        super().__init__(base=10.0, linthresh=linthresh)
+        self.apart = 0.35 * linthresh  # nearer to 0 than that its label would touch the tick's
+
     def tick_values(self, vmin: float, vmax: float) -> Any:
         """The ticks between two ends."""
         low, ticks = min(vmin, vmax), np.asarray(super().tick_values(vmin, vmax))
         if low < 0.0 and not ((ticks < 0.0) & (ticks >= low)).any():
             power = 10.0 ** np.floor(np.log10(-low))
-            ticks = np.append(ticks, -power * max(step for step in (1.0, 2.0, 5.0) if step * power <= -low))
+            below = -power * max(step for step in (1.0, 2.0, 5.0) if step * power <= -low)
+            ticks = np.append(ticks, below) if below < -self.apart else ticks
         return np.sort(ticks)
 
 

@@ -216,7 +216,8 @@ def _draw(results: pd.DataFrame) -> list[Drawing]:
     ):
         for level in levels:
             ax.axvline(level, color="0.6", lw=0.8)
-        ax.set(xscale="log", xlabel=label)
+        ax.set(xlabel=label)
+        drawing.set_scale(ax, "x", "log")
     axes[0, 0].set_yticks(range(len(problems)), problems)
     axes[0, 0].invert_yaxis()
     drawing.legend_below(figure, axes)
