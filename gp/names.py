@@ -127,6 +127,7 @@ _ELSEWHERE = {
     "n_jobs": "cores n_workers num_workers queue_size nprocs n_processes processes",
     "dimension": "dim ndim n_dim",
     "sngd": "svi",
+    "monte-carlo": "mc montecarlo",
     "Periodic": "expsinesquared",
     "SquaredExponential": "rbf se gaussian expquad squared_exponential",
     "measure": "prior prior_transform",
@@ -134,6 +135,7 @@ _ELSEWHERE = {
     "the number of parameters is that of the bounds, or of the priors": "dim ndim n_dim n_params d",
     "kernels are in gp.kernels: SquaredExponential (RBF), Matern52, Constant, White, ...": "rbf matern "
     "whitekernel constantkernel scalekernel rbfkernel maternkernel",
+    "it is a package of its own: import gp": "gp",
     "joint covariances are posterior.covariance(x)": "return_cov full_cov",
     "several sequences are given in a list, an array each": "lengths",
     "names are the keys of a dict of bounds or priors": "names param_names parameter_names labels var_names",

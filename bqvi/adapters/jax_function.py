@@ -58,7 +58,7 @@ def from_jax(
     titles, found = in_order(given)
     sizes = [np.size(x) for x in found.values() if np.ndim(x)]
     if not sizes:
-        raise ValueError("start is None: give it, or an end of the plausible box, as a vector or a dict")
+        raise ValueError(f"start is {start}: give it, or an end of the plausible box, as a vector or a dict")
     titles = titles or names_of(None, sizes[0])
     layout, model = VectorLayout.of(titles), Jitted(by_name(log_joint, titles))
     try:

@@ -182,7 +182,7 @@ def _sds_of(function: Function, returned: object, points: np.ndarray) -> np.ndar
     n, array = len(points), numbers_in(returned)
     if array is None or array.size not in (1, n) or not ((array > 0.0) & (array < np.inf)).all():
         what = f"has the {'noise_sd' if callable(function.noise_sd) else 'sd'} {returned!r:.80}"
-        raise _wrong(function, points, what, "it must be one positive number for each point")
+        raise _wrong(function, points, what, "it must be one positive number; give a gradient as gradient=")
     return np.broadcast_to(array.reshape(-1).astype(float), (n,))
 
 

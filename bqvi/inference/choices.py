@@ -199,7 +199,7 @@ def check_model(model: Model, data: Any, method: str | Estimator, family: str) -
         return
     exactly = isinstance(method, str) and method in EXACT
     if exactly and not isinstance(model, ConjugateModel if method == "cavi" else LocalModel):
-        exact = [name for name in EXACT if name != "cavi"] if isinstance(model, LocalModel) else []
+        exact = ["ngd", "memoised", "sngd", "gd", "sgd"] if isinstance(model, LocalModel) else []
         others = exact + [name for name in METHODS if name not in EXACT]
         raise ValueError(
             f"method is {method!r}, which takes exact expectations that a {type(model).__name__} does not "
@@ -258,7 +258,8 @@ def estimator_of(model: Any, method: str | Estimator, named: Method | None, samp
     estimator = named.estimator(samples) if named is not None else method
     if not isinstance(estimator, Estimator) or isinstance(estimator, type):
         raise TypeError(
-            f"method is {shown(method)}; it must be a method's name or an estimator{instead(method)}"
+            f"method is {shown(method)}; it must be a method's name or an estimator{instead(method)}; "
+            "x and y of a regression are given as (x, y)"
         )
     if named is None and samples is not None:
         raise ValueError("samples was given beside an estimator, which has its own; leave it out")

@@ -226,8 +226,8 @@ def _proposals(proposal: Any) -> tuple[Proposals, Coordinates | None, Any]:
         proposals = Proposals.of(several)
     except TypeError as error:
         raise TypeError(
-            f"proposal is a {type(proposal).__name__}; it must be a Gaussian or a mixture of Gaussians over "
-            f"R^P, a sequence of them, or a bqvi.Posterior ({error}){f'; {TRANSFORM}' * callable(proposal)}"
+            f"proposal is a {type(proposal).__name__}; it must be gp.measures.Gaussian(mean, covariance), a "
+            f"mixture, a sequence, or a bqvi.Posterior ({error}){f'; {TRANSFORM}' * callable(proposal)}"
         ) from None
     mean = several[0].mean
     return proposals, None, mean if is_torch(mean) else None

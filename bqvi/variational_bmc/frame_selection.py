@@ -256,8 +256,10 @@ def with_other_map(state: State, estimate: Estimate, step: InferenceStep) -> Sta
     units = None if isinstance(now, UserUnits) else UserUnits.of(state.coordinates)
     poor = found.effective_sample_size < 0.05 * len(found.u)
     several = len(connected(estimate.surrogate, estimate.q)) > 1
-    if poor or several:
-        x = _best(state)
+    if poor or several:  # the posterior is hardly known: its best evaluated points are in the place of draws
+        made = state.usable
+        count = max(2 * made.points.shape[1] + 2, len(made) // 2)
+        x = made.points[np.argsort(-made.values, kind="stable")[:count]]
     else:
         x = state.frame.out(found.u[resampled(found.weights, SCALINGS.draws, step.seed)])
     if wasteful(estimate):
@@ -329,13 +331,6 @@ def _most_likely(state: State, x: np.ndarray, step: InferenceStep) -> _Map | Non
 def wasteful(estimate: Estimate) -> bool:
     """Whether too few draws of q lie between bounds, as of a density that piles up in a corner of many."""
     return estimate.found.inside * FEASIBILITY.most_draws < 1.0
-
-
-def _best(state: State) -> np.ndarray:
-    """The best evaluated points (m, D), in the place of draws of a posterior that is hardly known."""
-    made = state.usable
-    count = max(2 * made.points.shape[1] + 2, len(made) // 2)
-    return made.points[np.argsort(-made.values, kind="stable")[:count]]
 
 
 def _after(by: Scaling | UserUnits | None, x: np.ndarray) -> _Map:

@@ -255,7 +255,16 @@ def _draw_band(ax: Axes, found: Band, line_style: LineStyle, label: str, steps: 
 
 
 def set_scale(ax: Axes, axis: Literal["x", "y"], scale: Scale, linthresh: float = 1.0) -> None:
-    """Set the scale of an axis whose data are drawn, with as many labels of ticks as do not overlap."""
+    """Set the scale of an axis, with as many labels of ticks as do not overlap.
+
+    Parameters
+    ----------
+    ax : Axes
+        Its data are drawn already.
+    axis, scale : str
+    linthresh : float
+        Where a symmetrical logarithm begins.
+    """
     options = {"linthresh": linthresh} if scale == "symlog" else {}
     (ax.set_xscale if axis == "x" else ax.set_yscale)(scale, **options)
     low, high = ax.get_xlim() if axis == "x" else ax.get_ylim()

@@ -273,6 +273,8 @@ VALUES: list[Row] = [
         ("Exponential(lengthscale, variance): too many",),
     ),
     ("a kernel of scikit-learn by its name", lambda: gp.kernels.ExpSineSquared, ("'Periodic'",)),
+    ("gp as a part of bqvi", lambda: bqvi.gp, ("a package of its own: import gp",)),
+    ("mc", integrate(method="mc"), ("Did you mean 'monte-carlo'",)),
     ("svi", fit(method="svi"), ("method is 'svi'", "Did you mean 'sngd'")),
     (
         "labels in another order",
@@ -318,6 +320,18 @@ FUNCTIONS: list[Row] = [
     ("a distribution of torch", vbmc(torch.distributions.Normal(0.0, 1.0)), (".log_prob",)),
     ("a function in fit", fit(log_joint, method="bq"), ("bqvi.models.LogJoint(",)),
     ("data and model in the other order", fit(ROWS, GaussianMixture(2, "full")), ("fit(model, data)",)),
+    ("x and y one after the other", fit(LogisticRegression(2), ROWS, ROWS[:, 0] > 0), ("as (x, y)",)),
+    ("a regression without a method", fit(LogisticRegression(2), (ROWS, ROWS[:, 0] > 0)), ("one of ngd,",)),
+    (
+        "a value with its gradient",
+        vbmc(lambda t: (log_joint(t), -t)),
+        ("has the sd", "give a gradient as gradient="),
+    ),
+    (
+        "a frozen distribution as a proposal",
+        bounds(never, scipy.stats.multivariate_normal([0.0, 0.0])),
+        ("proposal is a multivariate_normal_frozen", "gp.measures.Gaussian(mean, covariance)"),
+    ),
     ("a model as a class", fit(GaussianMixture, ROWS), ("GaussianMixture(",)),
     ("a vectorised function in vbmc", vbmc(of_many), ("one point", "(P,)")),
     ("a function of one point in integrate", integrate(log_joint, NEAR), ("vectorised=False",)),
