@@ -324,8 +324,8 @@ class BayesianRun:
         f, variances, measure = values / units.unit, np.diag(integral[1]), problem.standard.measure
         judgement = judge(state.ensemble, state.sobol, f, weights, variances, measure, tested)
         prior_variance = problem.model.variance_of_the_prior(state.ensemble.best)
-        modes, excess = unseen_modes(problem, state), np.maximum(judgement.excess, prior_variance)
-        judgement = replace(judgement, excess=excess, modes=modes)
+        (modes, hidden), excess = unseen_modes(problem, state), np.maximum(judgement.excess, prior_variance)
+        judgement = replace(judgement, excess=excess, modes=modes, hidden=hidden)
         in_units = (values - units.centre) / units.unit
         mean, covariance = combined(*integral, judgement, in_units, state.sobol)
         covariance = np.outer(units.unit, units.unit) * covariance
@@ -499,6 +499,7 @@ class BayesianRun:
         return result(
             **moments(mean, covariance, units.shift + problem.log_volume, logs),
             converged=judgement.credible,
+            hidden=judgement.hidden,
             checks=(judgement.reason,),
             warnings=warnings,
             surrogate=self._process(state, units) if self.method == "bq" else None,

@@ -186,7 +186,7 @@ class Judgement:
     constant, zero : (o,), whether all values of an output are the same, and zero.
     excess : (o,), the variance beside that of the process, by the jackknife.
     unexplored : whether the logarithms leave room for a mode that no node has shown (:mod:`rises`).
-    modes : the nats that unseen modes are expected to add.
+    modes, hidden : the nats that unseen modes are expected to add, and those that no node would show.
     beyond : the share of the integral that may lie beyond the nodes by the logarithms.
     singular : the integral beyond the largest values, in standard deviations.
     tested : the result of evaluations that could have refuted it; None where there are no such tests.
@@ -201,6 +201,7 @@ class Judgement:
     singular: float
     unexplored: bool = False
     modes: float = 0.0
+    hidden: float = 0.0
     beyond: float = 0.0
     tested: Tested | None = None
 

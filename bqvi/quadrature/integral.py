@@ -72,6 +72,7 @@ class Integral(CheckedResult):
     pareto_k : shape k of the Pareto tail of |f| at draws from the measure; -inf where there is none.
     log_mean, log_sd : ln of the mean and the standard deviation of the ln, where f was given as its logarithm
         or the method is WSABI; they are finite where the mean itself underflows.
+    hidden : the nats that modes too narrow to be seen would add to ``log_mean`` on average, beside the sds.
     checkpoint : the state of the run; ``resume`` takes the whole result.
     surrogate : the fitted surrogate, with ``expectation(measure)`` for other measures; or ``None``.
     """
@@ -92,6 +93,7 @@ class Integral(CheckedResult):
     pareto_k: float = -np.inf
     log_mean: float | None = None
     log_sd: float | None = None
+    hidden: float = 0.0
     checkpoint: Checkpoint | None = None
     surrogate: IntegrandProcess | None = None
     n_failed: int = 0

@@ -17,8 +17,7 @@ A mode so narrow that ln f rises to it in a part of the region that no node has 
 Where f is given by its logarithm, nodes are therefore placed, once the surrogate predicts, where they reveal
 the largest share of the modes that are hidden (:mod:`bqvi.unseen`), with widths in units of the Gaussian
 about the highest node. As long as one reveals more than ``HIDDEN.worth``, or a low node lies far above what
-all others predict, the surrogate of f is not credible. What hidden modes are expected to add is in the
-standard deviation.
+all others predict, the surrogate of f is not credible. What hidden modes would add stands beside the sd.
 """
 
 from __future__ import annotations
@@ -281,15 +280,16 @@ def doubts(
     return doubtful, rises.beyond(log_integral) if problem.is_given_by_logarithms else 0.0
 
 
-def unseen_modes(problem: IntegrationProblem, state: IntegrationState) -> float:
-    """The nats that modes without a node are expected to add; 0 where f is not given by its logarithm.
+def unseen_modes(problem: IntegrationProblem, state: IntegrationState) -> tuple[float, float]:
+    """The nats that modes to which no node leads, and those that no node would show, are expected to add.
 
-    Nodes of the sequence where f is zero lead to no mode.
+    They are 0 where f is not given by its logarithm. Nodes of the sequence where f is zero lead to no mode.
     """
     if not problem.is_given_by_logarithms:
-        return 0.0
+        return 0.0, 0.0
     leads = np.isfinite(state.values[state.sobol, 0])
-    return expected_rise(_hidden(problem, state, 0)[0], int(leads.sum()), nowhere=int((~leads).sum()))
+    unseen = expected_rise(0.0, int(leads.sum()), nowhere=int((~leads).sum()))
+    return unseen, expected_rise(_hidden(problem, state, 0)[0])
 
 
 def _hidden(problem: IntegrationProblem, state: IntegrationState, most: int) -> tuple[float, np.ndarray]:

@@ -66,7 +66,7 @@ from scipy.special import logsumexp
 from bqvi.importance import WIDE, WIDER, Proposal, covering, effective_size, pareto_shape, resampled
 from bqvi.variational_bmc.frame import Feasibility
 from bqvi.variational_bmc.settings import COMPONENTS, FITTING, NODES, POOLED, WEIGHTS
-from bqvi.variational_bmc.surrogate import Surrogate, log_posterior, posterior_mean
+from bqvi.variational_bmc.surrogate import Surrogate, log_posterior
 from bqvi.variational_bmc.variational import DiagonalMixture, grown
 from gp import laplace
 from gp.low_discrepancy import normal_sobol
@@ -308,7 +308,7 @@ def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
     steps = np.clip(normal_sobol(len(psi), FITTING.sets, seed), -FITTING.furthest, FITTING.furthest)
 
     def evaluate(at: np.ndarray) -> tuple[float, float]:
-        value, change = objective.value(at), posterior_mean(data, at)(u) - known
+        value, change = objective.value(at), Surrogate.of(data, at).mean(u) - known
         return value, float(np.mean(change) + 0.5 * np.var(change))
 
     shifts, weights = laplace.weighed(evaluate, psi, (best.value, 0.0), scale, steps, 2.0)

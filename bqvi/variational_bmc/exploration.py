@@ -219,15 +219,17 @@ class Explored:
     ----------
     complete : whether all points were evaluated that should be, and no mode was found.
     unseen : the nats that unseen modes are expected to add to the log evidence, after this exploration.
+    hidden : the part of these for modes that no evaluation would have shown, a prior's and not an estimate.
     limited : whether the largest number of points ended it.
     """
 
     complete: bool
     unseen: float
+    hidden: float
     limited: bool = False
 
 
-UNEXPLORED = Explored(False, expected_rise(1.0))
+UNEXPLORED = Explored(False, expected_rise(1.0), expected_rise(1.0))
 """The result before the first exploration."""
 
 
@@ -278,9 +280,9 @@ def explore(
                 continue
             others = len(starts) - int(found)
             unseen = _unseen(run, modes, share, explained, list(climbs.values()), others, int(found))
-            return Explored(False, unseen)
+            return Explored(False, unseen, expected_rise(share))
         if not further or not run.evaluate(sequence[further]):
-            return Explored(complete, unseen, len(made) >= limit)
+            return Explored(complete, unseen, expected_rise(share), len(made) >= limit)
 
 
 def _places(

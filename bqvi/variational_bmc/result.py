@@ -128,10 +128,16 @@ class VBMCResult(DoorResult):
 
     def _rows(self) -> dict[str, str]:
         return {
-            "log evidence": f"{self.log_evidence:.4f} ± {self.log_evidence_sd:.4f}",
+            "log evidence": f"{self.log_evidence:.4f} ± {self.log_evidence_sd:.2g}",
+            "hidden modes": f"{self.hidden:.2g} nats on average",
             "ELBO": f"{self.elbo:.4f} ± {self.elbo_sd:.4f}",
             "converged": notebook.yes_or_no(self.converged, "; ".join(self.reasons)),
         }
+
+    @property
+    def hidden(self) -> float:
+        """The nats that modes too narrow to be seen would add on average; ``log_evidence_sd`` is without."""
+        return float(self.trace["hidden"][-1])
 
     @property
     def pareto_k(self) -> float:

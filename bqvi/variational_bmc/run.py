@@ -102,8 +102,7 @@ def vbmc(
         the criterion for the next points, and a cheap model on which the run begins.
     tolerance : nats; a run counts as converged only where the surrogate's part of the sd of the log evidence
         is below it, and about eleven evaluations that could refute it have not. The sd also contains the mass
-        that unseen modes may have, and the share of the mass (below a tenth) in which the log joint at draws
-        of the posterior differed from the surrogate. ``None``: use the whole budget.
+        of modes that few points lead to; ``result.hidden`` is beside it. ``None``: use the whole budget.
     seed : an integer or a generator; the same seed gives the same result.
     resume : a result, the path of a saved one, or the exception that ended a run: the run continues from
         there, with the same bounds; ``start``, ``design.initial`` and ``evaluations`` are then not

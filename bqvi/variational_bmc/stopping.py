@@ -2,8 +2,9 @@
 
 A record has the estimate of a step and the sd of the log evidence (`record`), the root of the sum of the
 squares of three: by the surrogate, scaled by its prediction errors; by the number of draws; and what is not
-seen. This is the largest of the nats that unseen modes are expected to add, the sd by unknown edges of where
-f is finite, the rise if f is higher where it is unknown, and the change of an estimate that is not settled.
+seen. This is the largest of the nats that unseen modes are expected to add, without hidden ones, the sd by
+unknown edges of where f is finite, the rise if f is higher where it is unknown, and the change of an estimate
+that is not settled. No evaluation speaks of hidden modes, whose part stands beside the sd.
 Seven conditions on the last records, with the thresholds of `ConvergenceSettings`, have to hold.
 
 - *Is the posterior settled?* Successive posteriors differ by little more than estimates of equal ones do.
@@ -90,7 +91,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     before : the state before the step. state : the state after it, with its evaluations. estimate : from
         these.
     """
-    found, volume = estimate.found, state.frame.log_volume
+    found, volume, modes = estimate.found, state.frame.log_volume, state.exploration
     divergence, log_evidence = _divergence(before, state), found.log_evidence + volume
     beyond = estimate.pool.possible_rise(found.log_evidence, estimate.surrogate.data.top)
     process = found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state)))
@@ -105,15 +106,16 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         elbo=found.elbo + volume,
         elbo_sd=float(np.hypot(seen, unseen)),
         log_evidence=log_evidence,
-        log_evidence_sd=float(np.hypot(seen, max(unseen, state.exploration.unseen))),
+        log_evidence_sd=float(np.hypot(seen, max(unseen, modes.unseen - modes.hidden))),
         effective_share=found.effective_sample_size / len(found.u),
         pareto_k=found.pareto_k,
         n_components=estimate.q.count,
         divergence=divergence,
         prediction_error=prediction_error(state),
         divergence_floor=0.5 * (before.floor + state.floor),
-        explored=state.exploration.complete,
-        unseen=state.exploration.unseen,
+        explored=modes.complete,
+        unseen=modes.unseen,
+        hidden=modes.hidden,
         total_variation=variation,
         compared=compared,
         tested=state.tested if compared else 0,

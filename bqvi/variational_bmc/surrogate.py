@@ -353,28 +353,6 @@ def _with_trend(psi: np.ndarray, data: Data) -> np.ndarray:
     return found
 
 
-def posterior_mean(data: Data, psi: np.ndarray) -> AnovaSums:
-    """The posterior mean of the log joint alone, for many psi; LinAlgError as `Surrogate.of`.
-
-    `Surrogate` also keeps the factor, for variances.
-
-    Parameters
-    ----------
-    data : the observations. psi : the logarithms of the hyperparameters.
-    """
-    kernel = data.kernel(psi)
-    factor = cholesky(_covariance(data, kernel, _noises(data, psi)), overwrite=True)
-    weights = solve_lower(factor, solve_lower(factor, data.residuals), transposed=True)
-    return _function(data, kernel, weights)
-
-
-def _covariance(data: Data, kernel: Sum, noise: np.ndarray) -> np.ndarray:
-    """The covariance of all observations with their ``noise`` (N,)."""
-    matrix = data.covariance(kernel)
-    np.einsum("ii->i", matrix)[:] += noise
-    return matrix
-
-
 def _function(data: Data, kernel: Sum, weights: np.ndarray) -> AnovaSums:
     """The function of ``weights`` of the observations, (N,)."""
     n, dimension = data.points.shape
@@ -417,7 +395,9 @@ class Surrogate:
             if more:
                 noise = noise + more * data.covariance(kernel).diagonal()
             try:
-                factor = Factor(cholesky(_covariance(data, kernel, noise), overwrite=True))
+                matrix = data.covariance(kernel)
+                np.einsum("ii->i", matrix)[:] += noise
+                factor = Factor(cholesky(matrix, overwrite=True))
             except np.linalg.LinAlgError:
                 continue
             return cls(data, psi, kernel, Evidence.of(factor, data.residuals[:, None], convention="known"))

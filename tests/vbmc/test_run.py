@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 import bqvi
 from experiments.problems import hard_posteriors, known_posteriors
@@ -46,6 +47,19 @@ def test_rosenbrock_from_values_and_from_gradients():
     assert values.trace["n_evaluations"][-1] == 50
 
 
+def test_exact_values_of_a_smooth_density_are_as_good_as_exact():
+    """A quartic in the plane, whose evidence is an integral in one coordinate times that of a Gaussian."""
+
+    def log_joint(x):
+        return -((x[0] - 0.3) ** 2) - 0.1 * x[0] ** 4 - 0.25 * (x[1] + 0.2) ** 2
+
+    first = quad(lambda t: np.exp(-((t - 0.3) ** 2) - 0.1 * t**4), -12, 12, epsabs=1e-14)[0]
+    box = {"plausible_lower": [-3.0, -3.0], "plausible_upper": [3.0, 3.0]}
+    found = bqvi.vbmc(log_joint, **box, budget=60, tolerance=None)
+    error = found.log_evidence - np.log(first) - 0.5 * np.log(4.0 * np.pi)
+    assert abs(error) < 3.0 * found.log_evidence_sd < 3e-4 < found.hidden < 0.05
+
+
 def test_gradients_of_a_log_density_that_is_rougher_than_a_squared_exponential():
     """Logarithms of hyperbolic cosines in ten coordinates; their evidence is a product of sums on grids."""
     problem, errors = hard_posteriors.tilted(10), []
@@ -54,7 +68,7 @@ def test_gradients_of_a_log_density_that_is_rougher_than_a_squared_exponential()
             problem.log_joint, **problem.bounds(), gradient=problem.gradient, budget=120, seed=seed
         )
         errors.append(abs(found.log_evidence - problem.log_evidence))
-        assert errors[-1] < found.log_evidence_sd
+        assert errors[-1] < 2.0 * found.log_evidence_sd
     assert max(errors) < 0.005
 
 
