@@ -140,6 +140,11 @@ class Whitening:
         whitening[n:, n:] = last
         return Whitening(whitening)
 
+    @property
+    def lower(self) -> np.ndarray:
+        """C, (n, n), which is computed anew at each use."""
+        return matrices.triangular_inverse(self.whitening)
+
     def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
         """Return C^-1 b, or C^-T b; b has shape (n,) or (n, m)."""
         return np.asarray((self.whitening.T if transposed else self.whitening) @ b)

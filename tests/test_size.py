@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 CORE = ("calls", "runs", "posterior", "variational_bmc", "quadrature", "inference", "gradients")
 """What all doors use, and the engines."""
 CAPS = {
-    "lines of bqvi, gp and acquisition": 56_168,
+    "lines of bqvi, gp and acquisition": 56_173,
     "lines of the core of bqvi": 26_819,
     "constants": 275,
     "arguments of vbmc": 18,
