@@ -160,11 +160,3 @@ def test_the_elbo_of_a_q_that_reaches_where_evaluations_fail_is_not_known():
     assert not found.converged
     whole = bqvi.fit(LogJoint(lambda t: -0.5 * np.square(t).sum(1), 2, gradient=None), method="bq", budget=80)
     assert whole.elbo_sd < 0.05
-
-
-def test_points_at_any_distance_leave_a_probability():
-    """In the units of a q that has collapsed; a half-space at the origin is told from points near and far."""
-    u = np.random.default_rng(0).standard_normal((80, 3)) * np.logspace(0.0, 40.0, 80)[:, None]
-    model = LogisticFeasibility(u[u[:, 0] > 0.0], u[u[:, 0] <= 0.0])
-    probability = model(np.array([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]]))
-    assert 0.0 <= probability[1] < probability[0] <= 1.0

@@ -87,15 +87,6 @@ def test_separable_functionals_and_their_prior_covariance_are_integrals_of_the_k
     assert_allclose(explained, expected, rtol=1e-7, atol=1e-9)  # jitter 1e-6: conditioned to 1e6
 
 
-def test_a_frame_seen_from_another(process):
-    other = WhitenedFrame(np.array([0.5, 1.0]), np.array([[0.7, 0.0], [0.4, 1.3]]), False)
-    seen = MOVED.seen_from(other)
-    u = process.given.points
-    assert_allclose(other.points(seen.points(u)), MOVED.points(u), rtol=1e-12)
-    q, base = (Gaussian(f.mean, f.scale @ f.scale.T) for f in (MOVED, other))
-    assert_allclose(seen.divergence, float(q.kl(base)), rtol=1e-12)
-
-
 def test_observations_off_the_line_have_noise_far_from_q_and_none_near_it():
     rng = np.random.default_rng(0)
     points = rng.standard_normal((60, 3))
@@ -148,11 +139,6 @@ def test_directions_are_those_along_which_a_gradient_bends():
     assert_allclose(
         found.scaled(points) @ found.scaled(points).T, expected @ expected.T, rtol=1e-8, atol=1e-8
     )
-
-
-def test_directions_of_a_constant_are_alike():
-    found = Directions.of(np.random.default_rng(0).standard_normal((5, 3)), np.zeros((5, 3)))
-    assert_allclose(found.scales, 1.0)
 
 
 @pytest.mark.parametrize("diagonal", [False, True])

@@ -86,15 +86,6 @@ def test_mean_squares_are_the_variance_over_draws_and_data(estimator, q, strateg
         assert values.var(0, ddof=1).sum() > 2.0 * drawn_alone(estimator, q) or isinstance(estimator, Score)
 
 
-def test_a_mini_batch_of_all_rows_has_the_errors_of_the_process():
-    estimator = BayesianQuadrature(8, memory=0, errors=True)
-    batch = Batch(DATA, len(X), np.ones(len(X)), corrections=Uniform(len(X)).corrections)
-    rows, whole = (estimator(MODEL, Q, b, np.random.default_rng(0)) for b in (batch, Batch(DATA, len(X))))
-    for error, right in zip(rows.standard_error, whole.standard_error, strict=True):
-        assert (right > 0.0).all()
-        assert_allclose(error, right, rtol=1e-9)
-
-
 def test_the_covariance_of_the_process_is_that_of_all_data_on_average():
     """Y^T P Y less the share of the choice, over 400 mini-batches of 20 of 60 rows: its mean is that of all
     rows (Horvitz and Thompson) within 4 standard errors, false alarms 6e-5. With the choice it is half as
@@ -171,14 +162,3 @@ def test_a_strategy_sums_the_gradients_of_the_rows_by_quadrature(process):
     found = BayesianQuadrature(60, memory=0, process=process)(MODEL, Q, batch, rng)
     assert combination.terms.shape == (len(X), 12)
     assert_allclose(distinct(found.values), exact(others), atol=0.02 * np.abs(exact(others)).max())
-
-
-@pytest.mark.parametrize("entropy", ["analytic", "sampled", "sticking-the-landing"])
-def test_a_strategy_sums_the_gradients_of_the_rows_of_a_mixture(entropy):
-    """Rows summed with other weights than the mini-batch's: the gradient with those, of the same draws."""
-    others, estimator = np.random.default_rng(7).uniform(0.0, 2.0, len(X)), Pathwise(4, entropy)
-    batch = Batch(DATA, len(X), np.ones(len(X)), Combination(lambda terms: others @ terms))
-    found = estimator(MODEL, MIXTURE, batch, np.random.default_rng(8))
-    right = estimator(MODEL, MIXTURE, Batch(DATA, len(X), others), np.random.default_rng(8))
-    for one, other in zip(found.values, right.values, strict=True):
-        assert_allclose(one, other, rtol=1e-10, atol=1e-10)

@@ -95,24 +95,6 @@ def test_sticking_the_landing_has_no_variance_at_the_posterior():
     np.testing.assert_allclose(found.bound, 3.0, rtol=1e-13)
 
 
-@pytest.mark.parametrize("method", ["pathwise", "score"])
-@pytest.mark.parametrize("family", ["full", "mean-field"])
-def test_fit_climbs(method, family):
-    found = bqvi.fit(MODEL, None, method, start_from=start(), family=family, steps=60, samples=20, seed=0)
-    assert isinstance(found.q, GaussianMixture)
-    assert exact(found.q)[0] > exact(start(family == "full"))[0] + 0.02
-
-
-def test_a_fit_resumes_to_the_same_numbers(tmp_path):
-    settings = {"start_from": start(), "seed": 3}
-    whole = bqvi.fit(MODEL, None, "pathwise", steps=8, **settings)
-    half = bqvi.fit(MODEL, None, "pathwise", steps=4, **settings)
-    half.save(tmp_path / "half.npz")
-    for stored in (half, tmp_path / "half.npz"):
-        again = bqvi.fit(MODEL, None, "pathwise", steps=8, resume=stored, **settings)
-        np.testing.assert_array_equal(flat(again.q.unconstrained), flat(whole.q.unconstrained))
-
-
 def test_what_is_impossible_is_refused():
     wide = GaussianMixture(np.full(2, 0.5), np.zeros((2, 3)), np.ones((2, 3)))
     refused = [
