@@ -1,13 +1,11 @@
 """By-products of a log joint are kept with their rows, however the run ends."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 import torch
 
 import bqvi
-from bqvi.calls import Caller, EvaluationError, Evaluations, Function
+from bqvi.calls import Caller, EvaluationError, Function
 from bqvi.models import LogJoint
 
 POINTS = np.random.default_rng(0).standard_normal((5, 2))
@@ -30,23 +28,6 @@ def same(products, points):
         np.testing.assert_array_equal(found["twice"], 2.0 * x)
         assert found["text"] == f"{x[0]:.3f}"
         assert found["steps"] == 3
-
-
-@pytest.mark.parametrize("workers", [False, True])
-def test_by_products_are_kept_with_their_rows(workers):
-    with ThreadPoolExecutor(2) as pool:
-        found = Caller(Function(with_products), run=bqvi.Run(executor=pool if workers else None)).evaluate(
-            POINTS
-        )
-    same(found.by_products, POINTS)
-    np.testing.assert_array_equal(found.values, [value(x) for x in POINTS])
-    same(found[[3, 1]].by_products, POINTS[[3, 1]])
-    plain = Caller(Function(value)).evaluate(POINTS[:2])
-    assert plain.by_products == ()
-    both = plain.joined(found)
-    assert both.by_products[:2] == (None, None)
-    same(both.by_products[2:], POINTS)
-    assert Evaluations.none(2).joined(plain).by_products == ()
 
 
 def test_a_noise_and_torch_tensors_go_with_them():

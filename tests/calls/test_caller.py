@@ -40,29 +40,6 @@ def density_gradient(theta):
 POINTS = np.random.default_rng(0).standard_normal((6, 2))
 
 
-def faulty(theta):
-    if theta[0] < 1.0:
-        raise ArithmeticError("too small")
-    if theta[1] < -4.0:
-        return -1e150
-    return -math.inf if theta[0] > 3.0 else (math.nan if theta[1] > 1.0 else -(theta[1] ** 2))
-
-
-def test_failures_are_kept():
-    made = target(faulty, box())
-    theta = np.array([[2.0, 0.0], [0.5, 0.0], [3.5, 0.0], [2.0, 2.0], [2.0, -5.0]])
-    found = made.evaluate(made.coordinates.from_user(theta))
-    assert found.failed.tolist() == [False, True, True, True, True]
-    assert (found.values[1:] == -np.inf).all()
-    assert found.reasons == (
-        "",
-        "raised ArithmeticError: too small",
-        "returned -inf",
-        "returned nan",
-        "returned -1e+150",
-    )
-
-
 def test_failed_gradient_keeps_the_value():
     def broken(theta):
         if theta[0] > 2.0:

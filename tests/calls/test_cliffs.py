@@ -33,14 +33,6 @@ def test_a_floor_is_found_with_and_without_a_prior_added_to_it(floor, dimension)
         np.testing.assert_array_equal(below_a_cliff(points, np.where(lost, low, values)), lost)
 
 
-def test_a_single_value_in_the_midst_of_others_is_found():
-    points = np.random.default_rng(5).uniform(-2.0, 2.0, (30, 2))
-    values = normal(points)
-    middle = int(np.argmax(values))
-    values[middle] = -1e5
-    np.testing.assert_array_equal(np.flatnonzero(below_a_cliff(points, values)), [middle])
-
-
 @pytest.mark.parametrize("scale", [1.0, 0.1, 0.004])
 @pytest.mark.parametrize("dimension", [1, 4, 15])
 def test_a_gaussian_has_no_cliff_however_narrow_or_far_away_it_is(scale, dimension):

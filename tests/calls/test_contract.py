@@ -13,7 +13,7 @@ import torch
 from differences import central
 
 import bqvi
-from bqvi.calls import Budget, Caller, EvaluationError, Function, Ledger, Range, make_coordinates
+from bqvi.calls import Caller, EvaluationError, Function, Ledger, Range, make_coordinates
 
 POINTS = np.random.default_rng(1).standard_normal((7, 2))
 SEVERAL = Range("integrand", outputs=True)
@@ -197,25 +197,6 @@ def test_an_end_keeps_what_workers_have_returned():
             caller.evaluate(POINTS, ledger)
         kept = {tuple(point) for point in ledger.take().points}
     assert {tuple(point) for point in POINTS[:3]} <= kept
-
-
-@pytest.mark.parametrize("room", [0, 3, 7, 9])
-def test_a_budget_is_kept_and_repeated_calls_count(room):
-    counted = Counted(lambda x: value(x) if len(x) == 1 else raises(ValueError("one at a time"))())
-    budget = Budget(room)
-    found = Caller(Function(counted, vectorised=True)).evaluate(POINTS, budget=budget)
-    assert counted.points == found.n_evaluations == budget.spent <= room
-    tried = min(room, 7)
-    np.testing.assert_array_equal(found.points, POINTS[: max(min(room - tried, tried), 0)])
-
-
-def test_noise_is_asked_for_once_at_each_point():
-    for vectorised in (True, False):
-        asked = Counted(lambda x: 0.1 + np.abs(x[..., 0]))
-        function = Function(value, None, vectorised, noise_sd=asked)
-        found = Caller(function).evaluate(POINTS)
-        np.testing.assert_allclose(found.noise_variance, (0.1 + np.abs(POINTS[:, 0])) ** 2)
-        assert asked.points == 7
 
 
 @each_way

@@ -33,16 +33,6 @@ def test_vbmc(gradient):
     assert found.log_evidence == pytest.approx(np.log(12) - 70, abs=0.1)
 
 
-@pytest.mark.parametrize("method", ["bq", "score", "pathwise"])
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_fit(method):
-    model = bqvi.models.LogJoint(flat, 1, gradient="autodiff", **BOX)
-    most = {"budget": 60} if method == "bq" else {"steps": 200}
-    found = bqvi.fit(model, method=method, **most, tolerance=0.2, seed=0)
-    assert not found.converged
-    assert any("as on a floor" in reason for reason in found.reasons)
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_stripe_in_the_middle_of_a_floor_is_found_or_the_floor_is_not_believed(seed):
     """A sixtieth of the range, where most points that test a claim do not fall."""

@@ -49,13 +49,6 @@ def of_integrate(vectorised=False, noise_sd=sd):
 
 
 @pytest.mark.parametrize("door", [of_vbmc, of_bq, of_integrate])
-def test_the_noise_of_known_values_is_that_of_the_function(door):
-    found = door(noise_sd=sd)
-    np.testing.assert_allclose(found[:7], [sd(row) ** 2 for row in THETA[:7]], rtol=1e-12)
-    assert np.isnan(found[7:]).all()
-
-
-@pytest.mark.parametrize("door", [of_vbmc, of_bq, of_integrate])
 def test_a_noise_that_is_none_is_named(door):
     with pytest.raises(Exception, match=r"has the noise_sd -1\.0 at x0 = "):
         door(noise_sd=lambda theta: -1.0)

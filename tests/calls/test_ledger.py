@@ -20,44 +20,6 @@ def rows(n, start=0, *, gradients=False, outputs=None, noise=False):
     )
 
 
-@pytest.mark.parametrize("outputs", [None, 2])
-@pytest.mark.parametrize("gradients", [True, False])
-def test_no_evaluations_joined_with_some_are_those(outputs, gradients):
-    some = rows(4, gradients=gradients, outputs=outputs, noise=True)
-    for found in (Evaluations.none(2).joined(some), some.joined(Evaluations.none(2)), some.joined(some[:0])):
-        for name in ("points", "values", "gradients", "noise_variance", "failed"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(some, name))
-        assert found.reasons == some.reasons
-        assert found.n_evaluations == 4
-
-
-def test_no_evaluations_joined_with_none_have_the_number_of_outputs():
-    none, several = Evaluations.none(2), rows(1, outputs=3)[:0]
-    assert none.joined(several).values.shape == (0, 3)
-    assert len(several.joined(none).joined(none)) == 0
-
-
-def test_the_gradients_of_an_empty_record_do_not_count():
-    plain, empty = rows(3), rows(2, gradients=True, noise=True)[:0]
-    for found in (empty.joined(plain), plain.joined(empty)):
-        assert len(found) == found.n_evaluations == 3
-        assert found.gradients is None
-        assert found.noise_variance is None
-
-
-def test_gradients_and_noise_that_one_record_lacks_are_nan():
-    for found in (rows(2, gradients=True).joined(rows(3, 2)), rows(2).joined(rows(3, 2, gradients=True))):
-        assert np.isnan(found.gradients).any(axis=1).sum() in (2, 3)
-        np.testing.assert_array_equal(found.points[:, 0], np.arange(5))
-    assert np.isnan(rows(2).joined(rows(1, noise=True)).noise_variance).tolist() == [True, True, False]
-
-
-def test_a_row_without_gradient_is_not_good_where_there_are_gradients():
-    mixed = rows(2, gradients=True).joined(rows(2, 2))
-    assert mixed.good.tolist() == [True, False, False, False]
-    assert rows(4).good.tolist() == [True, False, True, True]
-
-
 def test_evaluations_called_again_are_counted():
     again = Evaluations(
         **{name: getattr(rows(2), name) for name in rows(2).__dataclass_fields__ if name[:2] != "n_"}

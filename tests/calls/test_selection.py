@@ -75,21 +75,6 @@ def test_clumps_duplicates_and_failed_rows(kind):
         assert (np.abs(found.points - 0.3) > 1e-6).any(1).sum() > 150  # most of the 200 beside it
 
 
-def test_known_nodes_save_evaluations_of_integrate():
-    """E[x^2] under N(0, 1), where half of the nodes are known: the function is called at the others only."""
-    calls = []
-
-    def square(x):
-        calls.append(len(x))
-        return x[:, 0] ** 2
-
-    x = np.linspace(-2.5, 2.5, 12)[:, None]
-    found = bqvi.integrate(square, Gaussian(np.zeros(1), np.eye(1)), 24, evaluations=(x, x[:, 0] ** 2))
-    assert sum(calls) == 12
-    assert found.n_evaluations == 24
-    assert abs(found.mean - 1.0) < max(3.0 * found.sd, 1e-6)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
