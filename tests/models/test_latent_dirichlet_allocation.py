@@ -238,3 +238,50 @@ def test_points_of_words_that_do_not_occur_leave_no_eta_to_learn(method, eta, co
         bqvi.fit(model, counts, method, family="point", steps=50)
     bound = bqvi.fit(model, counts, method, steps=50).elbo
     assert np.isfinite(bound) if np.any(counts) else bound == pytest.approx(0.0, abs=1e-9)
+
+
+decomposition = pytest.importorskip("sklearn.decomposition")
+
+
+def test_settled_proportions_are_a_fixed_point_and_a_maximum():
+    rng = np.random.default_rng(5)
+    x, model, q = case(rng, n=20)
+    log_topics = q["topics"].expected_statistics[0]
+    exact = Sweeps(tolerance=1e-12, most=20_000)
+    found = document_step(x, log_topics, model.concentration, sweeps=exact)
+    for d, row in enumerate(x.toarray()):
+        r = softmax(psi(found.proportions[d])[:, None] + log_topics, axis=0)
+        np.testing.assert_allclose(model.concentration + r @ row, found.proportions[d], rtol=1e-8)
+    rough = document_step(x, log_topics, model.concentration)
+    assert found.bound - 1e-3 < rough.bound < found.bound + 1e-9
+
+
+def test_scikit_learn_has_the_same_proportions_and_bound():
+    x = corpus(np.random.default_rng(4), 30, 12)
+    peer = decomposition.LatentDirichletAllocation(
+        3,
+        doc_topic_prior=0.3,
+        topic_word_prior=0.2,
+        max_iter=5,
+        mean_change_tol=1e-12,
+        max_doc_update_iter=20_000,
+        random_state=0,
+    ).fit(x)
+    model = LatentDirichletAllocation(3, 12, concentration=0.3, word_concentration=0.2)
+    q = Product({"topics": Dirichlet(peer.components_)})
+    counts = model.check(x)
+    found = document_step(
+        counts, q["topics"].expected_statistics[0], model.concentration, sweeps=Sweeps(1e-12, 20_000)
+    )
+    shares = found.proportions / found.proportions.sum(1, keepdims=True)
+    bound = found.bound - float(q.kl(model.prior).sum())
+    # a document has several maxima, and scikit-learn starts elsewhere: most documents agree to the last
+    # digits
+    same = np.abs(shares - peer.transform(x)).max(1) < 1e-6
+    assert same.mean() > 0.8
+    keep = scipy.sparse.csr_array(x[same])
+    ours = document_step(
+        keep, q["topics"].expected_statistics[0], model.concentration, sweeps=Sweeps(1e-12, 20_000)
+    )
+    assert ours.bound - float(q.kl(model.prior)) == pytest.approx(peer.score(x[same]), rel=1e-9)
+    assert bound > peer.score(x) - 1.0

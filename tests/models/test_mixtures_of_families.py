@@ -8,7 +8,7 @@ import scipy.stats
 from marginal_mixture import Marginal, component_log_joint
 
 import bqvi
-from bqvi.families import Product
+from bqvi.families import Dirichlet, Product
 from bqvi.models import (
     DirichletProcessMixture,
     DirichletWeights,
@@ -188,3 +188,26 @@ def test_merges_join_what_is_one(shape, process):
     twice = merged(model, first.q, np.concatenate([x[:50], x[:50]]))
     for a, b in zip(copies.natural, twice.natural, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8)
+
+
+def test_the_two_truncations_agree_as_they_grow():
+    """The last of T components has the rest of the weight, with parameters of its own; the tail has the
+    prior's.
+    """
+    one = bqvi.fit(Mixture(UniformWeights(1), poisson(2.0, 0.7)), COUNTS, steps=3).q["rates"]
+
+    def bound(size, tail):
+        """The bound from a start with all the data in one component, and the others as the prior has them."""
+        mixing = Sticks(size, 3.0, tail=tail)
+        model = settled(Mixture(mixing, poisson(2.0, 0.7)), COUNTS)
+        prior = model.components.prior(size)
+        learnt = (np.concatenate([a, b[1:]]) for a, b in zip(one.natural, prior.natural, strict=True))
+        sticks = mixing.prior.concentration.copy()
+        sticks[0, 0] += 8.0
+        return elbo(
+            model, Product({"sticks": Dirichlet(sticks), "rates": prior.from_natural(tuple(learnt))}), COUNTS
+        )
+
+    gaps = [abs(bound(size, "truncated") - bound(size, "tied")) for size in (2, 4, 8, 30)]
+    assert gaps[0] > gaps[1] > gaps[2] > gaps[3]
+    assert gaps[3] < 1e-3
