@@ -79,14 +79,21 @@ def _computed_on(
     broken = set()
     with _executor(backend, n_jobs, address) as executor:
         waiting = {_submitted(executor, job): job for job in jobs}
-        while waiting:
-            for future in returned(list(waiting)):
-                job = waiting.pop(future)
-                found = _result(future)
-                if found is None:
-                    broken.add(job.path)
-                else:
-                    yield written(job, found)
+        try:
+            while waiting:
+                for future in returned(list(waiting)):
+                    found, job = _result(future), waiting[future]
+                    outcome = None if found is None else written(job, found)
+                    del waiting[future]
+                    if outcome is None:
+                        broken.add(job.path)
+                    else:
+                        yield outcome
+        except KeyboardInterrupt:
+            for future, job in waiting.items():  # what has returned is kept
+                if isinstance(future, Future) and future.done() and (found := _result(future)) is not None:
+                    written(job, found)
+            raise
     return [job for job in jobs if job.path in broken]
 
 

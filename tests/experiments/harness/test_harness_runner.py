@@ -1,5 +1,6 @@
 """The grid is computed once, whatever happens on the way."""
 
+import concurrent.futures
 import datetime
 import json
 import os
@@ -91,6 +92,23 @@ def test_an_interrupted_run_resumes_to_identical_results(root, tmp_path, calls, 
     assert len(made.pending) == 6 - after
     assert count(calls) == 6
     pd.testing.assert_frame_equal(rows(root), rows(whole))
+
+
+def test_what_workers_have_returned_is_kept_where_the_interrupt_comes_before_it_is_collected(
+    root, calls, monkeypatch
+):
+    def interrupted(futures):
+        concurrent.futures.wait(futures)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(execution, "returned", interrupted)
+    experiment = toy_experiment.make(calls)
+    with pytest.raises(KeyboardInterrupt):
+        go(experiment, root, n_jobs=2)
+    monkeypatch.undo()
+    made, _ = go(experiment, root)
+    assert not made.pending
+    assert count(calls) == 6
 
 
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path):
