@@ -95,7 +95,7 @@ def log_concentrations(theta: Floats, covariates: Floats, steps: int = 10) -> Fl
     c, t = np.zeros(volume.shape), 0.0
     for place, end in enumerate(_TIMES):
         h = (end - t) / steps
-        for _ in range(6):
+        for _ in range(steps):
             k1 = slope(t, c)
             k2 = slope(t + h / 2, c + h / 2 * k1)
             k3 = slope(t + h / 2, c + h / 2 * k2)
