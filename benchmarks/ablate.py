@@ -3,7 +3,9 @@
 Each problem and seed is run twice, as the library is and without the mechanism, whose function another takes
 the place of for the run. The problems are random posteriors of `claims_problems`, from values and with
 gradients, and those of `experiments.vbmc.hard`; for the mechanisms of `integrate` (``--door integrate``) they
-are the integrals of `claims` and of `experiments.problems`. A mechanism has no effect if
+are the integrals of `claims` and of `experiments.problems`; for those of `fit(method="bq")` (``--door fit``)
+the errors are of the ELBO, and in the place of moments stands its distance from the log evidence, nats.
+A mechanism has no effect if
 
 - the geometric mean of |error| without it over |error| with it has an upper end (95 %) below 1.10
 - so has that of the errors of the posterior's means and standard deviations, where these are known
@@ -50,7 +52,26 @@ BARS = {"ratio": 1.10, "within": 0.02, "evaluations": 1.05}
 
 def mechanisms() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
     """Name -> (module or class, attribute, what takes its place), a few each."""
-    return {**_of_vbmc(), **_of_integrate()}
+    return {**_of_vbmc(), **_of_integrate(), **_of_fit()}
+
+
+def _of_fit() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
+    from bqvi.gradients import remembered
+    from bqvi.gradients.designs import LogisticFeasibility
+    from bqvi.inference import convergence, result, steps
+
+    return {
+        "steps that adapt": [(steps, "_adapted", lambda rate, ratio: rate)],
+        "feasibility of nodes": [
+            (LogisticFeasibility, "__call__", lambda self, points: np.ones(len(points)))
+        ],
+        "contradicted gradients": [(remembered, "contradicted", lambda *_: None)],
+        "values outside of q": [
+            (convergence, "outside", lambda *_: None),
+            (result, "outside", lambda *_: None),
+        ],
+        "curvature at q": [(result, "settling_warnings", lambda *_: [])],
+    }
 
 
 def _of_integrate() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
@@ -188,11 +209,13 @@ def _same(first: Any, second: Any) -> bool:
     return first is second or (isinstance(first, bool | float) and first == second)
 
 
-def tasks(seeds: Sequence[int], hard: Sequence[int]) -> list[Task]:
-    """Kinds of random posteriors for ``seeds``, and hard problems for the seeds ``hard``."""
+def tasks(door: str, seeds: Sequence[int], hard: Sequence[int]) -> list[Task]:
+    """Kinds of random posteriors for ``seeds``, and for ``vbmc`` hard problems for the seeds ``hard``."""
     from experiments.vbmc.hard import HARD
 
-    found = [(door, kind, seed) for seed in seeds for kind in KINDS for door in ("vbmc", "vbmc-gradients")]
+    found = [(one, kind, seed) for seed in seeds for kind in KINDS for one in (door, f"{door}-gradients")]
+    if door == "fit":
+        return found
     return found + [("hard", name, seed) for seed in hard for name in HARD]
 
 
@@ -224,6 +247,13 @@ def _of_integrand(name: str, seed: int) -> Record:
             "converged": found.converged, "evaluations": found.n_evaluations}  # fmt: skip
 
 
+def _of_q(kind: str, seed: int, gradients: bool) -> Record:
+    """A run of fit; its moments are the nats by which the ELBO of q is below the log evidence."""
+    posed = problem(kind, seed)
+    record = claims.fit(posed, seed, gradients)
+    return record | {"moments": float(np.clip(posed.log_evidence - record["truth"], 0.0, 1e3))}
+
+
 def one(task: Task) -> Record:
     """The record of a run."""
     door, kind, seed = task
@@ -231,6 +261,8 @@ def one(task: Task) -> Record:
         return _of_integrand(kind, seed)
     if door.startswith("integrate"):
         return claims.DOORS[door][1](kind, seed)
+    if door.startswith("fit"):
+        return _of_q(kind, seed, door == "fit-gradients")
     if door != "hard":
         return claims.vbmc(problem(kind, seed), seed, door == "vbmc-gradients")
     import bqvi
@@ -383,19 +415,19 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks ablate")
     parser.add_argument("names", nargs="+", help='"all", or of: ' + ", ".join(mechanisms()))
     parser.add_argument("--seeds", default="0:12", help="first:last + 1, of random posteriors")
-    parser.add_argument("--door", choices=("vbmc", "integrate"), default="vbmc")
+    parser.add_argument("--door", choices=("vbmc", "integrate", "fit"), default="vbmc")
     parser.add_argument("--hard", default="0:1", help="first:last + 1, of the hard problems")
     parser.add_argument("--out", type=Path, required=True, help="file of JSON lines, read and appended to")
     parser.add_argument("--summary", action="store_true", help="only the table of the file")
     parser.add_argument("--csv", action="store_true", help="lines of experiments/studies/ablation.csv")
     asked = parser.parse_args(arguments)
-    of_integrals = asked.door == "integrate"
-    names = list(_of_integrate() if of_integrals else _of_vbmc()) if "all" in asked.names else asked.names
+    of_door = {"vbmc": _of_vbmc, "integrate": _of_integrate, "fit": _of_fit}[asked.door]
+    names = list(of_door()) if "all" in asked.names else asked.names
     if unlike := {one for name in names for one in name.split(" + ")} - set(mechanisms()):
         parser.error(f"no mechanism {', '.join(sorted(unlike))}; there are {', '.join(mechanisms())}")
     torch.set_num_threads(1)
     seeds, hard = (range(*map(int, text.split(":"))) for text in (asked.seeds, asked.hard))
-    wanted = integrals(seeds) if of_integrals else tasks(seeds, hard)
+    wanted = integrals(seeds) if asked.door == "integrate" else tasks(asked.door, seeds, hard)
     records = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.exists() else []
     done = {(r["without"], r["door"], r["kind"], r["seed"]): r for r in records}
     for task in () if asked.summary else wanted:
