@@ -289,7 +289,8 @@ class Posterior(PosteriorMethods):
         noise = self.noise if noise is None else as_noise(noise, len(added), self.y)
         observed, xp = self.observations.with_functional(added), namespace(y)
         values = xp.concat([self.y, y])
-        variances = _joined_noise(self.noise, noise, self.observations, added)
+        parts = (self.observations, self.noise), (added, noise)
+        variances = noise if noise is self.noise else xp.concat([_noise_variances(*each) for each in parts])
         try:
             corner = _with_noise(covariance(self.kernel, added, added), added, noise)
             factor = extend(self.factor, self._cross(added).T, corner)
@@ -368,13 +369,6 @@ def _noise_variances(observed: Functional, noise: Array) -> Array:
     return parts[0] if len(parts) == 1 else xp.concat(parts)
 
 
-def _joined_noise(known: Array, new: Array, observed: Functional, added: Functional) -> Array:
-    if new is known:
-        return known
-    parts = [_noise_variances(observed, known), _noise_variances(added, new)]
-    return namespace(*parts).concat(parts)
-
-
 def flat(y: Array | Sequence[Array]) -> Array:
     """One vector from a list of arrays, one for each block."""
     if isinstance(y, list | tuple) and y and all(hasattr(part, "ndim") for part in y):
@@ -401,8 +395,9 @@ def _refuse_misses(posterior: Posterior, rows: slice = slice(None)) -> None:
         spread[part] = min(np.sqrt(square), np.ptp(values[part]) or np.inf) or np.inf
         size[part] = max(1.0, square / (np.mean(variances[part]) or np.inf))
     sd = (noise + size * to_numpy(posterior.rounding)) ** 0.5
-    part_missed = max(_MISSED, 100 * float(np.finfo(values.dtype).eps) ** 0.5)
-    allowed = np.minimum(_FAR * sd, _FAR * noise**0.5 + part_missed * spread)
+    eps = float(np.finfo(values.dtype).eps)
+    part = np.maximum(max(_MISSED, 100 * eps**0.5) * spread, _FAR * eps * np.abs(values))
+    allowed = np.minimum(_FAR * sd, _FAR * noise**0.5 + part)
     if _only_values(observed):
         refuse_contradictions(posterior.x, posterior.y, np.minimum(10 * sd, allowed))
     missed = np.abs(values - to_numpy(posterior.mean(observed)))

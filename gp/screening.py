@@ -161,9 +161,10 @@ def _starts(objective: InUnits, n_starts: int, rng: np.random.Generator) -> list
         grid.append(psi)
     grid = ranked(grid)
     if "period" in kinds:
-        scaled = kinds == "lengthscale"
-        longest = max(grid, key=lambda psi: psi[scaled].sum())  # periods show as far as values are related
-        grid = [*_scanned(objective, longest), *grid]
+        # periods show as far as values are related, and other periods are noise
+        wide = (kinds == "lengthscale") | noise
+        longest = max(grid, key=lambda psi: psi[wide].sum())
+        starts += _scanned(objective, longest)
     while len(starts) < n_starts:
         starts += grid[:1]
         grid = grid[1:]
@@ -180,23 +181,24 @@ def _starts(objective: InUnits, n_starts: int, rng: np.random.Generator) -> list
 
 
 def _scanned(objective: InUnits, psi: np.ndarray) -> list[np.ndarray]:
-    """Return the best places of scans of the periods, one period after the other, highest first.
+    """Return the best places of scans of the periods, one after the other from the three best so far.
 
     The evidence has a peak of width 1 / range in the frequency, and as many peaks as the data have
     cycles: a climb from another period does not lead there. Frequencies are a quarter of that width apart, up
     to one a point.
     """
-    prior, places = objective.coordinates.prior, [psi]
-    for index in np.flatnonzero(np.array(objective.coordinates.kinds) == "period"):
+    prior, kinds = objective.coordinates.prior, np.array(objective.coordinates.kinds)
+    scans, best = np.flatnonzero(kinds == "period"), [psi]
+    for index in (*scans, *scans[:-1]):  # again those that were scanned beside periods of no meaning
         frequencies = np.arange(0.25, min(len(objective.problem.points), 150), 0.25) / _RANGE
         periods = -np.log(frequencies)
         periods = periods[(periods > prior.bounds_lower[index]) & (periods < prior.bounds_upper[index])]
-        scanned = []
-        for period in periods:
-            at = places[0].copy()
-            at[index] = period
-            scanned.append((objective.value(at), at))
-        values = np.array([value for value, _ in scanned])
-        peaks = [each for i, each in enumerate(scanned) if values[i] >= values[max(i - 1, 0) : i + 2].max()]
-        places = [at for _, at in sorted(peaks, key=lambda each: -each[0])[:3]] or places
-    return places
+        found = dict[tuple[float, ...], float]()
+        for start in best[: max(6 // len(scans), 1)]:
+            places = np.tile(start, (len(periods), 1))
+            places[:, index] = periods
+            values = np.array([objective.value(at) for at in places])
+            peaks = [i for i in range(len(values)) if values[i] >= values[max(i - 1, 0) : i + 2].max()]
+            found |= {tuple(places[i]): values[i] for i in peaks}
+        best = [np.array(at) for at in sorted(found, key=lambda at: -found[at])[:3]] or best
+    return best

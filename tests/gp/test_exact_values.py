@@ -78,6 +78,15 @@ MISSED = {
 }
 
 
+@pytest.mark.parametrize("gap", [3e-7, 1e-9])
+@pytest.mark.parametrize("level", [1.0, -37.0])
+def test_values_whose_differences_are_their_rounding_are_held(gap, level):
+    """Of copies at a maximum: their range, 1e-14 of their size, is no part that could be missed."""
+    x = np.array([[0.0], [gap]])
+    posterior = gp.GaussianProcess(Matern52()).condition(x, level * np.cos(x[:, 0]))
+    np.testing.assert_allclose(posterior.mean(x), level, rtol=1e-13)
+
+
 @pytest.mark.parametrize("name", MISSED)
 def test_values_that_the_kernel_cannot_hold_are_refused(name):
     kernel, x, y = MISSED[name]

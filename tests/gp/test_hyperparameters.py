@@ -299,6 +299,20 @@ def test_periods_are_scanned(period, n, seed):
     assert posterior.kernel.period == pytest.approx(period, rel=0.02)
 
 
+@pytest.mark.parametrize(("periods", "n", "seed"), [((1.3, 3.3), 69, 3), ((2.2, 2.6), 49, 11)])
+def test_two_periods_are_scanned_beside_each_other(periods, n, seed):
+    """As high as from the true periods: 8 and 13 nats were lost to periods of both waves together."""
+    rng = np.random.default_rng(seed)
+    rng.random(3)
+    x = rng.uniform(0, 11, (n, 1))
+    y = sum(np.sin(2 * np.pi * x[:, 0] / period) for period in periods) + 0.2 * rng.normal(size=n)
+    informed = gp.fit(x, y, Periodic(1.0, periods[0]) + Periodic(1.0, periods[1]), n_starts=1)
+    posterior = gp.fit(x, y, Periodic() + Periodic(), n_starts=3)
+    found = sorted(term.period for term in posterior.kernel.terms)
+    assert posterior.log_marginal_likelihood > informed.log_marginal_likelihood - 0.5
+    np.testing.assert_allclose(found, sorted(periods), rtol=0.02)
+
+
 @pytest.mark.parametrize(("period", "n", "span", "seed"), [(3.1, 100, 28, 7), (2.2, 90, 24, 11)])
 def test_periods_of_waves_that_grow_are_scanned(period, n, span, seed):
     """A periodic kernel times another: as high as from a start at the period; 21 to 77 nats were lost."""
