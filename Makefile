@@ -18,7 +18,7 @@ export MKL_NUM_THREADS := 1
 # Compiled modules are kept: the processes that tests and experiments start would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-peers lint bench docs docs-check clean
+.PHONY: run test test-peers lint bench docs docs-check lock clean
 
 run: $(READY)        ## four studies in short and the comparison of VI methods, then the report page
 	$(BIN)/bqvi run $(RUN) --jobs $(JOBS)
@@ -53,6 +53,12 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install -q "pip>=25.1"  # the first with --group
 	$(BIN)/pip install -q -c constraints.txt -e ".[arviz,experiments]" --group dev
 	touch $@
+
+# The pinned versions with checksums, for `uv pip sync requirements.lock`.
+lock:
+	$(PYTHON) -m uv pip compile -q pyproject.toml --extra experiments --extra arviz --group dev -c constraints.txt \
+	  --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --no-annotate --no-header -o requirements.lock
 
 clean:
 	rm -rf $(VENV) results docs/_build docs/api docs/gallery

@@ -40,3 +40,15 @@ def test_classifiers_are_the_versions_that_are_tested():
     stated = [one.removeprefix(prefix) for one in PROJECT["project"]["classifiers"] if one.startswith(prefix)]
     tested = re.search(r"^ +python: (\[.*\])$", text(".github/workflows/ci.yml"), re.M)[1]
     assert [f"3.{minor}" for minor in stated] == json.loads(tested)
+
+
+def test_the_lock_has_the_pinned_versions_with_checksums():
+    """`requirements.lock` names no registry, and nothing that `constraints.txt` has in another version."""
+    pinned = dict(line.split("==") for line in text("constraints.txt").splitlines() if "==" in line)
+    locked = dict(re.findall(r"^([a-z0-9-]+)==([^ ;]+)", text("requirements.lock"), re.M))
+    names = {name: name.lower().replace("_", "-") for name in pinned}
+    assert locked.keys() >= {"numpy", "scipy", "torch"}
+    differ = {n for n, version in pinned.items() if locked.get(names[n], version) != version}
+    assert not differ
+    assert "://" not in text("requirements.lock")
+    assert all("--hash=sha256:" in part for part in re.split(r"\n(?=\S)", text("requirements.lock").strip()))
