@@ -344,7 +344,7 @@ def _differences(
 def require_consistent(function: Function, before: int, made: Evaluations | None) -> None:
     """Raise EvaluationError where given gradients are not those of the values, by the test of the module.
 
-    The check is made each time that eight more evaluations have been made, and only for exact values.
+    The check is made each time that the evaluations have doubled, and only for exact values.
 
     Parameters
     ----------
@@ -354,7 +354,7 @@ def require_consistent(function: Function, before: int, made: Evaluations | None
     """
     if made is None or made.gradients is None or function.gradient is None:
         return
-    if before // CHECK.every == len(made) // CHECK.every or before >= CHECK.last:
+    if (before // _FEWEST).bit_length() == (len(made) // _FEWEST).bit_length():
         return
     if made.noise_variance is not None and np.any(np.nan_to_num(made.noise_variance)):
         return

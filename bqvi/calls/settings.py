@@ -21,10 +21,6 @@ class GradientCheckSettings:
     large_share: float = 0.05
     """The least difference that counts towards stopping a run, of a function that is no log density: a share
     of the range of its values."""
-    every: int = 8
-    """The number of evaluations between two checks of the gradients."""
-    last: int = 72
-    """The number of evaluations after which gradients are no longer checked."""
     multiple: float = 0.1
     """The difference of an entry's coefficient from 1 above which it is reported, if also ``left``."""
     left: float = 0.2

@@ -30,7 +30,7 @@ from bqvi.gradients.designs import Informed, LogisticFeasibility, MomentVariance
 from bqvi.gradients.evaluations import differentiable, evaluate
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.memory import Memory, ProcessCache
-from bqvi.gradients.settings import DESIGN, FEASIBILITY
+from bqvi.gradients.settings import DESIGN
 from bqvi.gradients.standard_errors import of_gradient, over_batches, standard_errors, with_sampling
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import WhitenedFrame
@@ -260,7 +260,7 @@ def _beyond(frame: WhitenedFrame, found: Evaluations, kept: Memory) -> bool:
     if new == fell:
         return True
     at_mean = LogisticFeasibility.near(frame, kept)(np.zeros((1, len(frame.mean))))
-    return float(at_mean[0]) < FEASIBILITY.least
+    return float(at_mean[0]) < 0.5
 
 
 def _revalued(model: LogJointModel, q: Distribution, batch: Batch, kept: Memory) -> Memory:

@@ -200,7 +200,7 @@ class MomentVarianceReduction(Checked):
         pool: np.ndarray = spread * rng.standard_normal((max(self.candidates, n), dimension))
         if process.feasibility is not None:
             probability = process.feasibility(pool)
-            pool = pool[probability >= min(FEASIBILITY.least, np.sort(probability)[-n])]
+            pool = pool[probability >= min(0.5, np.sort(probability)[-n])]
         return pool[most_informative(self._candidates(pool, process), n, process.noise)]
 
     def _candidates(self, pool: np.ndarray, process: Informed) -> Candidates:

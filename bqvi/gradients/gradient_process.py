@@ -116,7 +116,7 @@ class LinearFit:
         design[:, 0], design[:, 1:] = 1.0, points
         weighted = design.T * weights
         gram = weighted @ design
-        np.einsum("ii->i", gram)[:] += NOISE.ridge
+        np.einsum("ii->i", gram)[:] += 1.0  # a slope is a priori about as large as y
         return cls(positive_solve(gram, weighted @ targets))
 
     def residuals(self, points: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -130,7 +130,7 @@ class LinearFit:
 def down_weighted(targets: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The weights, (m,), reduced where y is large."""
     squares = np.einsum("no,no->n", targets, targets)
-    return weights / (1.0 + squares / (NOISE.large * weighted_median(squares, weights) + _TINY))
+    return weights / (1.0 + squares / (NOISE.allowed * weighted_median(squares, weights) + _TINY))
 
 
 def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:

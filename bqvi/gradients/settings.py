@@ -22,13 +22,17 @@ class NoiseSettings:
     """|u|^2 / D below which there is no more than the jitter."""
     fading: float = 0.5
     """The increase of |u|^2 / D beyond ``near`` over which the noise grows by a factor e."""
-    left_out: float = 12.0
-    """|u|^2 / D beyond which points are left out: their noise would be e^16 times the jitter, more than the
-    variance of the process."""
+
+    @property
+    def left_out(self) -> float:
+        """|u|^2 / D beyond which points are left out, as their noise would exceed the process' variance."""
+        return self.near + 16.0 * self.fading
+
     least: float = 1.5
     """|u|^2 / D below which the residual of a linear fit adds no noise."""
     allowed: float = 5.0
-    """The largest squared residual at |u| = 0, in multiples of the typical one, that adds no noise."""
+    """The largest squared residual at |u| = 0, in multiples of the typical one, that adds no noise; and the
+    squared y, in the same way, at which a point's weight in the linear fit of the residuals is halved."""
     growth: float = 0.6
     """Slope of the logarithm of the allowed residual in |u|^2 / D, as smooth functions are less linear
     farther out."""
@@ -36,18 +40,12 @@ class NoiseSettings:
     """The power with which the rate falls."""
     steepest: float = 10.0
     """The largest slope of the logarithm of the noise by residuals in |u|^2 / D beyond ``least``."""
-    ridge: float = 1.0
-    """Ridge of the linear fit of the residuals: a slope is a priori about as large as y."""
-    large: float = 4.0
-    """The squared y, in multiples of the typical one, at which a point's weight in that fit is halved."""
 
 
 @dataclass(frozen=True)
 class SearchSettings:
     """The search of hyperparameters (`surrogates`, by `gp.search`)."""
 
-    noisy_points: int = 400
-    """The most points in the evidence where evaluations are noisy."""
     scale_sd: float = 3.0
     """Prior standard deviation of ln s^2, a factor of twenty, where noise of known variance makes s^2 a
     hyperparameter."""
@@ -57,8 +55,6 @@ class SearchSettings:
     """Centre of the prior of each b, and of D times b2 in a separable process."""
     sds: tuple[float, ...] = (0.7, 3.0, 2.0, 2.0)
     """Prior standard deviations of ln l and of ln b for each b."""
-    ends: tuple[float, float] = (5.0, 4.0)
-    """Bounds of the search below and above the centre, in these standard deviations."""
     gained: float = 0.3
     """The smallest gain of a step, in nats, after which there is another; half of it has to be expected."""
 
@@ -82,8 +78,6 @@ class FaultSettings:
     nearest: float = 1.5
     """Distance of the nearest successful evaluation over that of the nearest one, a failure, from which on an
     evaluation is expected to fail."""
-    least: float = 0.5
-    """The smallest probability of success at a candidate, and at the mean of q."""
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ from gp.conditioning.directional import DirectionalKernel, directional_gram, slo
 from gp.conditioning.function_kernel import FunctionKernel, Shown, standard_observed, standard_prior
 from gp.evidence import LogPosterior
 from gp.fixed_points import components_gram, scaled
+from gp.fixed_points.gram import MOST_PAIRED
 from gp.priors import JointPrior
 from gp.search import Search, search
 
@@ -198,7 +199,7 @@ class OnGradients(Checked):
 
     def fit(self, observed: Observed, start: np.ndarray | None) -> np.ndarray:
         """ln (l, b0, b1, b2), around l = 2 sqrt(D), b0 = b1 = 1 / 10, b2 = 1 / (10 D); of noisy y ln s^2."""
-        kept = observed.latest(100 if observed.noise is None else SEARCH.noisy_points)
+        kept = observed.latest(100 if observed.noise is None else MOST_PAIRED)
         u, y, noise = kept.points, kept.targets, kept.noise
         directions = Directions.of(u, y, noise)
         in_units = directions.scaled(u)
@@ -260,7 +261,7 @@ class OnFunction:
 
     def fit(self, observed: Observed, start: np.ndarray | None) -> np.ndarray:
         """ln (l, b1, b2), around l = 2 sqrt(D) and b = 1 / 10, and of noisy targets ln s^2."""
-        alone = 100 if observed.noise is None else SEARCH.noisy_points
+        alone = 100 if observed.noise is None else MOST_PAIRED
         most = max(2, 300 // observed.targets.shape[1]) if self.gradients else alone
         kept = observed.latest(most)
         u = kept.points
@@ -317,7 +318,7 @@ def _prior(points: np.ndarray, parameters: int, scale: float | None = None) -> J
     sds = np.array(SEARCH.sds[:parameters])
     if scale is not None:
         centre, sds = np.append(centre, np.log(scale)), np.append(sds, SEARCH.scale_sd)
-    return JointPrior.normal(centre, sds, SEARCH.ends)
+    return JointPrior.normal(centre, sds)
 
 
 def _typical(points: np.ndarray, squares: np.ndarray) -> float:

@@ -49,7 +49,7 @@ from bqvi.quadrature.integral import (
 from bqvi.quadrature.nodes import by_criterion, outermost, pool
 from bqvi.quadrature.peaks import PeakFamily
 from bqvi.quadrature.rises import doubts, nodes_of_logarithms, unseen_modes
-from bqvi.quadrature.settings import CREDIBILITY, DESIGN, PRECISE, REFUTATION, ROUGHLY
+from bqvi.quadrature.settings import CREDIBILITY, DESIGN, PRECISE, ROUGHLY
 from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, IntegrationState, identity
 from bqvi.quadrature.surrogate import AffineChart, StandardData
 from bqvi.records import named
@@ -411,7 +411,7 @@ class BayesianRun:
         """Those of the next ``count`` nodes that test the answer, (m, D), and ln of their weights (m,)."""
         n = len(state) + len(state.pending_u)
         due = int(np.ceil(DESIGN.checks * (n + count))) - _tests_made(state)
-        number = min(due, (count + 1) // 2, REFUTATION.tests)
+        number = min(due, (count + 1) // 2)
         if number < 1 or not self._is_tested():
             return np.zeros((0, state.u.shape[1])), np.zeros(0)
         return self._answer(state, self.modelled(state)[2]).tests(number, self._seed(n))

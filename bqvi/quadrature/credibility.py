@@ -443,7 +443,7 @@ class Answer:
         """Whether the measure has mass near points (M, D), (M,)."""
         if isinstance(self.measure, Uniform):
             return np.isfinite(np.asarray(self.measure.log_density(u)))
-        reach = DESIGN.stretch**2 * float(chdtri(u.shape[1], REFUTATION.outside))
+        reach = DESIGN.stretch**2 * float(chdtri(u.shape[1], 1.0 - WIDENING.reached))
         return np.asarray(np.sum(u**2, axis=1) < reach)
 
     def log_size(self, u: np.ndarray) -> np.ndarray:

@@ -120,7 +120,7 @@ class Ensemble:
 
     def integral(self, moments: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Return mean (o,) and covariance (o, o) with hyperparameters at their optima."""
-        kept = self.weights >= SEARCH.negligible
+        kept = self.scores >= self.scores[0] - ENGINES.behind
         members = [member for member, keep in zip(self.members, kept, strict=True) if keep]
         weights = self.weights[kept]
         return _mixture([moments(member) for member in members], weights / weights.sum())
@@ -128,12 +128,10 @@ class Ensemble:
     def marginal_integral(self, moments_of: Moments, draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Return mean (o,) and covariance (o, o) over candidates and their hyperparameters."""
         moments, weights = [], []
-        for member, weight in zip(self.members, self.weights, strict=True):
-            if weight < SEARCH.negligible:
+        for member, weight, score in zip(self.members, self.weights, self.scores, strict=True):
+            if score < self.scores[0] - ENGINES.behind:
                 continue
-            drawn, within = _marginal(
-                member, moments_of, max(SEARCH.least_draws, round(weight * draws)), seed
-            )
+            drawn, within = _marginal(member, moments_of, max(1, round(weight * draws)), seed)
             moments += drawn
             weights += list(weight * within)
         return _mixture(moments, np.array(weights) / np.sum(weights))
@@ -282,7 +280,7 @@ def _along_slopes(measure: Measure, source: CandidateProcess) -> list[CandidateP
     gram = np.einsum("ndo,neo->de", slopes, slopes) / len(slopes)
     values, directions = spectrum(gram, 0.0)
     largest = max(float(values.max()), 1e-300)
-    ratios = np.sqrt(largest / np.maximum(values, largest / SEARCH.longest_turned**2))
+    ratios = np.sqrt(largest / np.maximum(values, 1e-12 * largest))  # the bounds of the search limit them
     lengths, noise = source.psi[:-1], source.psi[-1]
     chart = rotated(measure, source.chart.rotation @ directions)
     equal = np.full(measure.dimension, float(np.median(lengths)))

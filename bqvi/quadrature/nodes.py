@@ -51,8 +51,8 @@ def pool(
 def _remaining(measure: Empirical, taken: np.ndarray | None, seed: int) -> np.ndarray:
     seen = set() if taken is None else {tuple(row) for row in taken}
     found = np.array([row for row in np.unique(measure.points, axis=0) if tuple(row) not in seen])
-    if len(found) > DESIGN.largest_pool:
-        found = np.random.default_rng(seed).permutation(found)[: DESIGN.largest_pool]
+    if len(found) > DESIGN.pool:
+        found = np.random.default_rng(seed).permutation(found)[: DESIGN.pool]
     return found.reshape(-1, measure.dimension)
 
 

@@ -28,8 +28,6 @@ class NodeDesignSettings:
     """The number of candidates for a node, and of draws of the proposal of tests."""
     stretch: float = 1.5
     """Factor on the coordinates of half of the candidates for a density, where the measure has no bounds."""
-    largest_pool: int = 2000
-    """The most points of a finite measure that are candidates."""
     draws: int = 24
     """Draws of hyperparameters for the final integral."""
 
@@ -59,18 +57,12 @@ class CandidateSettings:
     damping: float = 0.1
     """Damping of the curvature of a climb, in nats, which shortens steps in hyperparameters of little
     effect."""
-    negligible: float = 1e-3
-    """Weight below which a candidate does not contribute to the integral."""
     pairs: float = 0.15
     """Variance of functions of two coordinates over that of functions of one, a priori."""
     many: int = 6
     """The number of dimensions from which sums of functions of few coordinates are a candidate."""
-    least_draws: int = 4
-    """The smallest number of draws of the hyperparameters of a candidate."""
     prior_precision: float = 0.25
     """Precision of a hyperparameter that the data do not determine, on the log scale."""
-    longest_turned: float = 10.0
-    """The largest ratio of two lengthscales on rotated axes at the start of a fit."""
 
 
 @dataclass(frozen=True)
@@ -159,12 +151,8 @@ class RiseSettings:
 class RefutationSettings:
     """The test of an answer (:mod:`credibility`)."""
 
-    tests: int = 10
-    """The most evaluations of a step that are tests; they are at most half of it, too."""
     allowed: float = 0.2
     """The error of the log integral by the tests, in nats, up to which an answer may be credible."""
-    outside: float = 0.01
-    """The share of a Gaussian measure outside of a ball."""
 
 
 DESIGN = NodeDesignSettings()
