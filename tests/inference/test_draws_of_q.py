@@ -324,5 +324,5 @@ def test_noisy_values_are_not_compared_with_their_gradients(method):
         return -0.5 * float(theta @ theta) + 0.5 * rng.standard_normal(), 0.5
 
     model = LogJoint(noisy, 2, vectorised=False, gradient=lambda theta: -theta)
-    found = bqvi.fit(model, method=method, steps=60, seed=0)  # a check is made each time that evaluations have doubled
+    found = bqvi.fit(model, method=method, steps=60, seed=0)  # with checks of gradients
     assert found.state.iteration == 60
