@@ -311,19 +311,22 @@ class BayesianRun:
         integral: tuple[np.ndarray, np.ndarray],
         values: np.ndarray,
         units: IntegrandUnits,
+        decides: bool = True,
     ) -> tuple[np.ndarray, np.ndarray, Judgement]:
-        """Mean, covariance but for what was not seen, and judgement of an ``integral`` of ``values``."""
+        """Mean, covariance but for what was not seen, and judgement, of singularities if it ``decides``."""
         problem = self.problem
         assert state.ensemble is not None  # set by the caller
-        weights = problem.model.weights(state.ensemble.best)
-        tested = None
+        best = state.ensemble.best
+        m, p = len(best.process.weights) * best.data.outputs, len(best.psi)
+        integral = integral[0], (m / max(m - p, 1)) ** 2 * integral[1]
+        weights, tested = problem.model.weights(best), None
         if self._is_tested():
             whole = max(float(units.centre[0] + units.unit[0] * integral[0][0]), 1e-300)
             answer, log_integral = self._answer(state, units), float(np.log(whole)) + units.shift
             tested = test_of(answer, state.log_weights, log_integral)
-        f, variances, measure = values / units.unit, np.diag(integral[1]), problem.standard.measure
-        judgement = judge(state.ensemble, state.sobol, f, weights, variances, measure, tested)
-        prior_variance = problem.model.variance_of_the_prior(state.ensemble.best)
+        f, measure = values / units.unit, problem.standard.measure if decides else None
+        judgement = judge(state.ensemble, state.sobol, f, weights, np.diag(integral[1]), measure, tested)
+        prior_variance = problem.model.variance_of_the_prior(best)
         (modes, hidden), excess = unseen_modes(problem, state), np.maximum(judgement.excess, prior_variance)
         judgement = replace(judgement, excess=excess, modes=modes, hidden=hidden)
         in_units = (values - units.centre) / units.unit
@@ -349,7 +352,8 @@ class BayesianRun:
             found = ensembles.condition(problem.standard.measure, data, state.fits)
         state = replace(state, ensemble=found)
         moments = found.integral(problem.model.moments)
-        mean, covariance, judgement = self._estimate(state, moments, values, units)
+        decides = last or self.tolerance is not None
+        mean, covariance, judgement = self._estimate(state, moments, values, units, decides)
         covariance = judgement.with_unseen(mean, covariance)
         seconds = state.seconds + time.perf_counter() - began
         shift = units.shift + problem.log_volume

@@ -14,10 +14,12 @@ Four checks are made with the evaluations of the run.
 
        kappa^2 = max(1, (4 + m r) / (2 + m)),
 
-   shrunk towards 2 by a prior of two nodes. At a jump only the predictions of the two nodes beside it are
-   wrong. Without node i the integral changes by w_i e_i, its weight times its error. The variance is not less
-   than that of the process and the excess of the sum of these squares over its expectation sum w_i^2 s_i^2
-   and a standard deviation of it, sqrt(2 sum w_i^4 s_i^4) (a jackknife, less its expectation).
+   shrunk towards 2 by a prior of two nodes. The variance of the process, from p hyperparameters that are
+   fitted to N numbers, is divided by (1 - p / N)^2 before (generalised cross-validation; Craven and Wahba
+   1979). At a jump only the predictions of the two nodes beside it are wrong. Without node i the integral
+   changes by w_i e_i, its weight times its error. The variance is not less than that of the process and the
+   excess of the sum of these squares over its expectation sum w_i^2 s_i^2 and a standard deviation of it,
+   sqrt(2 sum w_i^4 s_i^4) (a jackknife, less its expectation).
 4. *Does the integrand grow in the tails?* If the evidence is for functions that grow like exp(|u|^2 / 4)
    (`gp.kernels.Tilted`), the nodes hardly determine the integrand beyond them, and averages even less. True
    growth has evidence in proportion to the nodes, a polynomial seen at few nodes has not: ``growth_nats`` for
@@ -98,13 +100,6 @@ NOTHING_SEEN = (
 )
 
 
-def largest_share(values: np.ndarray) -> float:
-    """Return the share of the largest of values (n,) in sum |f|."""
-    sizes = np.abs(values)
-    largest = float(sizes.max())
-    return 1.0 / float((sizes / largest).sum()) if largest > 0 else 0.0
-
-
 def verdict(values: np.ndarray, log_weights: np.ndarray | None = None) -> tuple[float, bool, str]:
     """Return k, whether an average of draws can be used, and a sentence if it is not.
 
@@ -118,7 +113,7 @@ def verdict(values: np.ndarray, log_weights: np.ndarray | None = None) -> tuple[
     if log_weights is not None and np.max(log_weights) > -np.inf:
         columns.append(np.exp(log_weights - np.max(log_weights)))
     shape = max(pareto_shape(column) for column in columns)
-    share = max(largest_share(column) for column in columns)
+    share = max(float(column.max()) / max(float(column.sum()), 1e-300) for column in columns)
     if share > TAILS.most_of_one:
         return shape, False, (
             f"One of {len(values)} points carries {share:.0%} of the sum: the estimate and its standard "
@@ -273,10 +268,10 @@ def judge(
     values: np.ndarray,
     weights: np.ndarray,
     variances: np.ndarray,
-    measure: Measure,
+    measure: Measure | None,
     tested: Tested | None = None,
 ) -> Judgement:
-    """Make the four checks.
+    """Make the four checks, the second if there is a ``measure``.
 
     Parameters
     ----------
@@ -295,8 +290,9 @@ def judge(
         grows = not slows(best.data.u, values, best.slopes())
     inflation = kappa(*left_out(errors, sds))
     excess = unexpected_change(weights[:, None] * all_errors, weights[:, None] * all_sds)
-    sd = float(np.sqrt(np.sum(inflation**2 * variances + excess)))
-    singular = _beyond_largest(best, values, all_errors[: len(sobol)], measure) / max(sd, 1e-300)
+    singular, sd = 0.0, float(np.sqrt(np.sum(inflation**2 * variances + excess)))
+    if measure is not None:
+        singular = _beyond_largest(best, values, all_errors[: len(sobol)], measure) / max(sd, 1e-300)
     constant, zero = np.ptp(best.data.values, axis=0) == 0, np.abs(values).max(axis=0) == 0
     return Judgement(explained, inflation, grows, constant, excess, zero, singular, tested=tested)
 

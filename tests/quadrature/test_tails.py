@@ -6,7 +6,7 @@ import pytest
 import bqvi
 from acquisition.pointwise import UncertaintySampling
 from bqvi.importance import pareto_shape
-from bqvi.quadrature.credibility import largest_share, left_out, slows
+from bqvi.quadrature.credibility import left_out, slows, verdict
 from bqvi.quadrature.ensemble import fit
 from bqvi.quadrature.settings import ROUGHLY
 from bqvi.quadrature.surrogate import SPARSE, StandardData
@@ -74,8 +74,8 @@ def test_no_tail_has_no_shape():
     assert pareto_shape(np.zeros(50)) == -np.inf
     assert pareto_shape(np.repeat([0.0, 1.0], 25)) == -np.inf
     assert pareto_shape(np.ones(4)) == -np.inf
-    assert largest_share(np.array([0.0, 0.0])) == 0.0
-    assert largest_share(np.array([1.0, -3.0])) == 0.75
+    assert verdict(np.zeros((2, 1)))[1]
+    assert "One of 2 points carries 75%" in verdict(np.array([[1.0], [-3.0]]))[2]
 
 
 GROWTHS = {
