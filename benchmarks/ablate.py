@@ -93,6 +93,7 @@ def _of_integrate() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
 
 def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
     from bqvi import unseen
+    from bqvi.runs.settings import ENGINES
     from bqvi.variational_bmc import (
         correction,
         exploration,
@@ -105,7 +106,7 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
         surrogate,
         vbmc_run,
     )
-    from bqvi.variational_bmc.settings import COMPONENTS, EXPLORATION, WEIGHTS
+    from bqvi.variational_bmc.settings import EXPLORATION, WEIGHTS
 
     whole, run = frame_selection._alternatives_due, vbmc_run.VBMCRun
     explores = run.explores
@@ -124,7 +125,7 @@ def _of_vbmc() -> Mapping[str, Sequence[tuple[Any, str, Any]]]:
     return {
         "covering": [(correction, "covering", lambda first, *_: first)],
         "thorough proposal": [(learning, "polished", lambda *given: correction.correct(*given[:5]))],
-        "ascent doubted": [(learning, "COMPONENTS", replace(COMPONENTS, doubted=math.inf))],
+        "ascent doubted": [(learning, "ENGINES", replace(ENGINES, counts=math.inf))],
         "annealed": [(learning, "annealed", lambda surrogate, mean, covariance, *_: (mean, covariance))],
         "restart": [(learning, "_starts_again", lambda *_: False)],
         "restart at the mode": [(learning, "_at_mode", lambda *_: None)],

@@ -66,7 +66,7 @@ Points near q have the jitter only.
 *The linear fit* is by weighted least squares with a ridge: a priori a slope is about as large as y. Weights
 w, which decrease for points beyond q, are reduced for this noise also where y is large,
 
-    w / (1 + |y|^2 / (4 typical)),        typical the w-weighted median of |y|^2.
+    w / (1 + |y|^2 / (5 typical)),        typical the w-weighted median of |y|^2.
 
 *Directions along which y is nonlinear.* In units whitened by q, y(u) is a gradient, so its Jacobian is
 symmetric, and the covariance over outputs of the residuals R of a linear fit measures the nonlinearity along

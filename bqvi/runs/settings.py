@@ -16,6 +16,11 @@ class EngineSettings:
     """The standard deviation, in nats, with which a run ends where the user gives none."""
     behind: float = 10.0
     """The deficit of evidence against the best, in nats, of a candidate that is not fitted any further."""
+    counts: float = 1.0
+    """Nats from which a difference of log densities or of bounds, or a divergence, counts: a dip between two
+    modes, a posterior that has not been found, a mode that is no Gaussian."""
+    sds: float = 3.0
+    """Standard deviations beyond which an error is not expected."""
     grown: float = 1.5
     """The growth of an answer's standard deviation by its test with which the answer does not stand."""
 

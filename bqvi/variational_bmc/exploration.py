@@ -9,7 +9,7 @@ joint,
 whose parts j are the Gaussians of the modes, with x in the straight coordinates of the frame. For a mode far
 from Gaussian, such as a ring or a curved ridge, the parts are the components of its group instead, as one
 Gaussian would contain regions without mass, or that no evaluation has reached. A group q_r counts as far from
-Gaussian if KL(q_r || N(m_r, Sigma_r)) is above ``ModeSettings.least_divergence``.
+Gaussian if KL(q_r || N(m_r, Sigma_r)) is above ``EngineSettings.counts``.
 
 A log joint with several modes falls as the squared distance from the nearest one. A point whose value exceeds
 g by more than a share of its depth below the top therefore lies in the region of a mode that q lacks, or in a
@@ -51,6 +51,7 @@ import numpy as np
 from bqvi.calls import Evaluations
 from bqvi.calls.climb import ClimbResult, Evaluating, climb
 from bqvi.calls.table import rows_of
+from bqvi.runs.settings import ENGINES
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, EXPLORATION, MODES
@@ -93,7 +94,7 @@ class Modes:
         ]
         wholes = [GaussianMixture(np.ones(1), mode.mean[None], mode.covariance[None]) for mode in modes]
         parts = [
-            mode if _divergence(mode, whole) > MODES.least_divergence else whole
+            mode if _divergence(mode, whole) > ENGINES.counts else whole
             for mode, whole in zip(modes, wholes, strict=True)
         ]
         outline = MixtureDensity.of(
@@ -189,7 +190,7 @@ def _without_dip(
     along = np.linspace(0.0, 1.0, 7)[:, None, None]
     segments = (1.0 - along) * q.means[first] + along * q.means[second]
     heights = surrogate.mean(segments.reshape(-1, q.means.shape[1])).reshape(7, -1)
-    joined = heights.min(0) > np.minimum(heights[0], heights[-1]) - MODES.dip
+    joined = heights.min(0) > np.minimum(heights[0], heights[-1]) - ENGINES.counts
     return list(zip(first[joined].tolist(), second[joined].tolist(), strict=True))
 
 
@@ -343,7 +344,7 @@ def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: floa
     if not len(rows):
         return {}
     points, values = run.made.points[rows], run.made.values[rows]
-    margin = EXPLORATION.margin + 3.0 * noise_sd
+    margin = EXPLORATION.margin + ENGINES.sds * noise_sd
     excess = modes.unexplained(points, values, EXPLORATION.share, margin)
     turned = np.zeros(len(rows), bool)
     if run.made.gradients is not None:

@@ -41,6 +41,7 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.spatial import cKDTree
 
+from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.scaling import Scaling, UserUnits
 from bqvi.variational_bmc.settings import FEASIBILITY, FRAMES
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -202,7 +203,7 @@ def turns(covariance: np.ndarray) -> bool:
     estimated from M draws it is too large by about D^2 / (4 M).
     """
     values = correlation_eigenvalues(covariance)
-    return bool(-0.5 * np.log(np.maximum(values, 1e-300)).sum() > FRAMES.divergence)
+    return bool(-0.5 * np.log(np.maximum(values, 1e-300)).sum() > ENGINES.counts)
 
 
 def elite(points: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

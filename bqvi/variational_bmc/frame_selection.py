@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from bqvi.calls import Evaluations
-from bqvi.calls.settings import CLIFFS
+from bqvi.calls.settings import CLIFFS, SELECTION
 from bqvi.importance import resampled
 from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.exploration import connected
@@ -36,7 +36,7 @@ from gp.expectation import AnovaSums, Quadratic
 def _shaped_data(state: State, frame: Frame, threshold: float, settings: Settings) -> Data:
     """The good evaluations as data of a surrogate, with the predictions of a cheap model if there is one."""
     data = _shaped(state.usable, frame, threshold, settings.noise_unknown)
-    data = data.with_best_gradients(SHAPING.most_rows)
+    data = data.with_best_gradients(SELECTION.numbers)
     data = replace(data, rough=data.gradients is not None and settled(state))
     if state.cheap is None or not state.cheap.used:
         return data
@@ -278,7 +278,7 @@ def with_other_map(state: State, estimate: Estimate, step: InferenceStep) -> Sta
     maps += [] if units is None else [_after(units, x)]
     current, *evidences = (_evidence(_with_map(few, *one), step) for one in maps)
     best = int(np.argmax(evidences))
-    if not evidences[best] > current + SCALINGS.gain * len(x[0]):
+    if not evidences[best] > current + ENGINES.counts * len(x[0]):
         return None
     trial = _with_map(state, *maps[1 + best])
     again = unlike(trial.frame.scaling, now, x) > SCALINGS.unlike  # a further map is tried at once

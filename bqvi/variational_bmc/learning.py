@@ -28,6 +28,7 @@ import numpy as np
 
 from bqvi.calls.faults import CONTRADICTED, may_be_wrong
 from bqvi.importance import effective_size, normalised
+from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.correction import (
     Correction,
     correct,
@@ -341,7 +342,7 @@ def _corrected(
         )
     found = correct(surrogate, q, _draws(state, step), step.seed, feasible)
     represented = bool(state.rows) and state.rows[-1].effective_share > COMPONENTS.represented
-    if climbing and represented and found.log_evidence - found.elbo > COMPONENTS.doubted:
+    if climbing and represented and found.log_evidence - found.elbo > ENGINES.counts:
         # The ascent is of the surrogate's mean, which can be high where nothing was evaluated. The ELBO of a
         # correction bounds the mean there.
         before = correct(surrogate, start, _draws(state, step), step.seed, feasible)

@@ -30,6 +30,7 @@ from bqvi.calls.table import nothing_above
 from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.runs import Checkpoint, Trace
 from bqvi.runs.door_result import DoorResult
+from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.diagnostics import about_rounding, about_width, advice
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.scaling import UserUnits
@@ -67,7 +68,7 @@ class HeldOut:
     def contradicts(self, tolerance: float) -> bool:
         """Whether the residuals are too large for their sds and a ``tolerance`` of the log evidence, nats."""
         squares = self.residuals**2 / (self.sds**2 + tolerance**2)
-        return float(np.minimum(squares, PREDICTIONS.largest_error).mean()) >= PREDICTIONS.contradicted
+        return float(np.minimum(squares, PREDICTIONS.largest_error).mean()) >= ENGINES.sds**2
 
     def __str__(self) -> str:
         return (
@@ -253,7 +254,7 @@ def thorough(run: VBMCRun, state: State) -> VBMCResult:
     reasons = (*reasons, *understated(made, estimate.surrogate), *wrong)
     values = good.values - run.coordinates.log_jacobian(good.points)
     reasons = (*reasons, *nothing_above(values, int(made.failed.sum())), *about_rounding(posterior))
-    located = row.divergence < PREDICTIONS.unsettled and row.log_evidence_sd < PREDICTIONS.unsettled
+    located = row.divergence < ENGINES.counts and row.log_evidence_sd < ENGINES.counts
     shape = None if corrected else estimate.found.pareto_k
     return VBMCResult(
         posterior=posterior,

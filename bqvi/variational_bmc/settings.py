@@ -26,8 +26,6 @@ class ShapingSettings:
     """The first threshold, in nats below the best value for each dimension."""
     deepest: float = 1000.0
     """The largest threshold in nats, for any dimension."""
-    most_rows: int = 1200
-    """The number of observations beyond which only the gradients at the points of highest density stay."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +77,6 @@ class FrameSettings:
 
     correlated: float = 6.0
     """The condition number of the correlations below which axes are not rotated."""
-    divergence: float = 2.0
-    """The divergence of a Gaussian without the correlations, in nats, beyond which a run with gradients
-    begins in rotated axes."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +92,6 @@ class ScalingSettings:
     """The number of steps of the search for the rate."""
     draws: int = 512
     """The number of draws of the posterior of which the moments and centres of maps are computed."""
-    gain: float = 2.0
-    """The gain of evidence, in nats for each dimension, from which another map is used."""
     often: float = 1.4
     """The growth of the evaluations after which another map is tried."""
     unlike: float = 0.1
@@ -116,10 +109,8 @@ class ComponentSettings:
     longer: float = 1.5
     """The largest number of components, over n^(2/3), where evaluations show that q lacks mass."""
     represented: float = 0.3
-    """The effective share of the draws in the last record above which its q represents the posterior."""
-    doubted: float = 0.5
-    """The excess of the log evidence over the ELBO, in nats, above which the end of such an ascent is
-    compared with its start, and the q of higher ELBO is kept."""
+    """The effective share of the draws in the last record above which its q represents the posterior, and the
+    end of an ascent whose ELBO is far below the log evidence is compared with its start."""
     added: int = 3
     """The largest number of components that a step adds."""
     added_with_gradients: int = 1
@@ -154,12 +145,8 @@ class RestartSettings:
 class ModeSettings:
     """The definition of modes (`exploration`)."""
 
-    dip: float = 1.0
-    """The least dip below the lower end of the segment, in nats, that separates two modes."""
     inside: float = 4.0
     """The region of a mode, in sds of |x|^2 under N(0, I) beyond its mean D."""
-    least_divergence: float = 0.7
-    """The divergence KL(q_r || Gaussian), in nats, above which a mode is represented by its components."""
 
 
 @dataclass(frozen=True)
@@ -265,11 +252,6 @@ class PredictionSettings:
     """The number of latest predictions that count."""
     largest_error: float = 25.0
     """The largest squared standardised error that a prediction counts as."""
-    contradicted: float = 9.0
-    """The mean squared standardised error from which held-out evaluations contradict a surrogate."""
-    unsettled: float = 1.0
-    """The nats below which the divergence between successive posteriors is, and the sd of the log evidence,
-    where the posterior has been found; and the possible error of the first record, before any prediction."""
 
 
 @dataclass(frozen=True)
@@ -282,12 +264,6 @@ class ComparisonSettings:
     """The number of draws in each of several modes."""
     total_variation: float = 0.1
     """The share of the mass that may differ, or the tolerance where that is larger."""
-    of_modes: float = 0.05
-    """The same where there are several modes, with more draws in all."""
-
-    def allowed(self, draws: int) -> float:
-        """The share of the mass that may differ by a comparison at that many draws."""
-        return self.of_modes if draws > self.draws else self.total_variation
 
 
 @dataclass(frozen=True)

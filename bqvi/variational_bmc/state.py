@@ -15,6 +15,7 @@ import numpy as np
 from bqvi.calls import Evaluations
 from bqvi.calls.coordinates import Coordinates
 from bqvi.calls.table import matched
+from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.correction import Correction, PooledDraws
 from bqvi.variational_bmc.exploration import UNEXPLORED, Explored
 from bqvi.variational_bmc.frame import Frame
@@ -97,8 +98,6 @@ class Row:
     """The part of these for modes that no evaluation would have shown, which the sd does not contain."""
     total_variation: float = nan
     """The total variation distance of surrogate and log joint, estimated at draws (:mod:`stopping`)."""
-    compared: int = 0
-    """The number of these draws."""
     tested: int = 0
     """The number of evaluations of the record whose claim was tested last, or 0 (:mod:`stopping`)."""
     beyond: float = 0.0
@@ -294,23 +293,23 @@ def prediction_error(state: State) -> float:
     return float((4.0 + squares.sum()) / (4.0 + len(squares)))
 
 
-def total_variation(state: State) -> tuple[float, int]:
-    """The total variation distance of log joint and surrogate, by the draws of the latest test; their number.
+def total_variation(state: State) -> float:
+    """The total variation distance of log joint and surrogate, by the draws of the latest test.
 
-    NaN and 0 while the test has not been made. Points without weight are no draws.
+    NaN while the test has not been made. Points without weight are no draws.
     """
     rows = np.flatnonzero(~np.isnan(state.predicted[:, 2]))[-state.compared :]
     if not 0 < state.compared <= len(rows):
-        return nan, 0
+        return nan
     rows = rows[np.isfinite(state.predicted[rows, 2])]
     made = state.evaluations.censored
     gaps = np.where(made.failed, -np.inf, made.values - state.predicted[:, 0])[rows]
     logs = np.stack([state.predicted[rows, 2], state.predicted[rows, 2] + gaps])
     surrogate, found = np.exp(logs - logs.max())
-    return float(np.abs(found - surrogate).sum() / (found + surrogate).sum()), len(rows)
+    return float(np.abs(found - surrogate).sum() / (found + surrogate).sum())
 
 
 def settled(state: State) -> bool:
     """Whether the posterior has been found: it hardly changes, and the draws cover it."""
     last = state.rows[-1] if state.rows else None
-    return last is not None and last.divergence < PREDICTIONS.unsettled and last.effective_share > 0.05
+    return last is not None and last.divergence < ENGINES.counts and last.effective_share > 0.05

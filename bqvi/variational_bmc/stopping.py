@@ -61,7 +61,7 @@ from bqvi.calls.returned import understated_noise
 from bqvi.importance import PARETO, WIDENING, resampled, widened
 from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.exploration import SAME, Modes, distances
-from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, FITTING, NOISE, PREDICTIONS, WEIGHTS
+from bqvi.variational_bmc.settings import COMPARISON, CONVERGENCE, FITTING, NOISE, WEIGHTS
 from bqvi.variational_bmc.state import (
     Estimate,
     Row,
@@ -97,7 +97,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
     process = found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state)))
     unseen = max(found.edge_sd, beyond, _unsettled(before, state, log_evidence, divergence))
     seen = np.hypot(process, found.monte_carlo_sd)
-    variation, compared = total_variation(state)
+    variation = total_variation(state)
     if observation_noise(state, estimate) > 0.0:
         variation *= 0.0  # noisy values do not show it; NaN, where the test has not been made, remains
     return Row(
@@ -117,8 +117,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         unseen=modes.unseen,
         hidden=modes.hidden,
         total_variation=variation,
-        compared=compared,
-        tested=state.tested if compared else 0,
+        tested=0 if math.isnan(variation) else state.tested,
         beyond=beyond,
     )
 
@@ -131,8 +130,8 @@ def _unsettled(before: State, state: State, log_evidence: float, divergence: flo
     """
     rise = 0.0 if settled(before) else _rise(before, state)
     if not before.rows:
-        return math.hypot(rise, PREDICTIONS.unsettled)
-    changed = abs(log_evidence - before.rows[-1].log_evidence) if divergence >= PREDICTIONS.unsettled else 0.0
+        return math.hypot(rise, ENGINES.counts)
+    changed = abs(log_evidence - before.rows[-1].log_evidence) if divergence >= ENGINES.counts else 0.0
     return math.hypot(rise, changed)
 
 
@@ -193,7 +192,7 @@ def _about_change(last: tuple[Row, ...], tolerance: float) -> list[str]:
     divergence = max(row.divergence - row.divergence_floor for row in last)
     reasons = []
     if not divergence < CONVERGENCE.divergence:
-        lost = "" if divergence < PREDICTIONS.unsettled else "the posterior has not been found: "
+        lost = "" if divergence < ENGINES.counts else "the posterior has not been found: "
         differ = f"divergence {divergence:.2g}, not {CONVERGENCE.divergence}"
         reasons.append(f"{lost}successive posteriors still differ ({differ})")
     if not spread < allowed:
@@ -213,7 +212,7 @@ def _about_test(rows: tuple[Row, ...], tolerance: float) -> list[str]:
     if claim is None:
         return [_UNTESTED]
     reasons = []
-    if not now.total_variation < max(tolerance, COMPARISON.allowed(now.compared)):
+    if not now.total_variation < max(tolerance, COMPARISON.total_variation):
         reasons.append(f"{_DIFFERENT_MASS} (by {now.total_variation:.0%} of the mass)")
     moved, sd = abs(now.log_evidence - claim.log_evidence), max(claim.elbo_sd, 0.5 * tolerance)
     if not (moved < sd and now.elbo_sd < ENGINES.grown * sd):

@@ -27,7 +27,8 @@ from functools import cached_property
 import numpy as np
 
 from bqvi.calls.faults import contradicted
-from bqvi.variational_bmc.settings import CHEAP, FITTING, PREDICTIONS, SHAPING
+from bqvi.runs.settings import ENGINES
+from bqvi.variational_bmc.settings import CHEAP, FITTING, SHAPING
 from gp.evidence import Evidence, LogPosterior
 from gp.expectation import AnovaSum, AnovaSums, Quadratic
 from gp.fixed_points import Changes, Gram, gram_of
@@ -496,7 +497,7 @@ class Surrogate:
             psi, _ = fit(others, self.psi)
             return Surrogate.of(others, psi).gradient_errors, 1.0, Surrogate.of(data, psi).gradient_errors
 
-        return contradicted(self.gradient_errors, 1.0, without, PREDICTIONS.contradicted)
+        return contradicted(self.gradient_errors, 1.0, without, ENGINES.sds**2)
 
     @property
     def rounding(self) -> float:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components
 
+from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.exploration import connected
-from bqvi.variational_bmc.settings import MODES
 from bqvi.variational_bmc.surrogate import Surrogate, fit, noise_shaped
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.problems import hard_posteriors, published_posteriors
@@ -32,7 +32,7 @@ def test_groups_are_those_of_all_pairs(name, count):
         for j in range(i):
             along = np.linspace(0.0, 1.0, 7)[:, None]
             heights = surrogate.mean((1.0 - along) * means[i] + along * means[j])
-            joined[i, j] = heights.min() > min(heights[0], heights[-1]) - MODES.dip
+            joined[i, j] = heights.min() > min(heights[0], heights[-1]) - ENGINES.counts
     expected = connected_components(joined, directed=False)[1]
     found = connected(surrogate, q)
     assert sorted(np.concatenate(found)) == list(range(count))

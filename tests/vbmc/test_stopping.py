@@ -87,12 +87,6 @@ ALONE = [
         {"total_variation": COMPARISON.total_variation + E, "elbo_sd": 0.0},
         "the densities of surrogate and log joint differ",
     ),
-    (
-        "mass at draws of several modes",
-        {"total_variation": max(COMPARISON.of_modes, TOLERANCE) - E, "compared": 6, "elbo_sd": 0.0},
-        {"total_variation": max(COMPARISON.of_modes, TOLERANCE) + E, "compared": 6, "elbo_sd": 0.0},
-        "the densities of surrogate and log joint differ",
-    ),
     ("a test", {}, {"tested": 0, "total_variation": math.nan}, "at points that could refute the result"),
     ("exploration", {}, {"explored": False}, "has not been explored"),
     (
