@@ -47,11 +47,11 @@ _BQ, _BAYESIAN, _QMC = of("bq"), of("bq", "wsabi-l", "wsabi-m"), of("qmc")
 _Gradient: TypeAlias = Annotated[
     Callable[[Array], Array] | str | None,
     _BQ,
-    Apart("log", "those of f itself are needed, without"),
+    Apart("log", "those of f itself are needed, without, and bqvi.vbmc takes those of a log density"),
     Apart("log_density", "those of f itself are needed, without"),
 ]
 _OF_A_BOX = Beside("measure", (None, _LEBESGUE))
-_NOISE_OF_F = Apart("log", "the noise of ln f is not that of f")
+_NOISE_OF_F = Apart("log", "the noise of ln f is not that of f; bqvi.vbmc takes that of a log density")
 
 
 @door(Integral)
