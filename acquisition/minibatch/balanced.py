@@ -140,7 +140,7 @@ def _assigned(strata: np.ndarray) -> np.ndarray:
     size, count, _ = strata.shape
     chosen = np.tile(np.arange(count), (size, 1))
     residual = np.zeros(strata.shape[1:])
-    for sweep in range(PARTITION.sweeps):
+    for sweep in range(3):  # errors after six are 1.01 +- .02 times as large
         for h in range(size):
             if sweep:
                 residual -= strata[h, chosen[h]]

@@ -24,8 +24,6 @@ class PartitionSettings:
 
     block: int = 80
     """Batches assigned together."""
-    sweeps: int = 3
-    """Passes over the strata."""
 
 
 @dataclass(frozen=True)

@@ -500,9 +500,8 @@ def _filled(name: str, lower: float, upper: float, low: float, high: float) -> t
                 f"{side} of {name} {text}; without two finite bounds a parameter needs plausible ones"
                 + f". {_OTHER_ORDER}" * math.isfinite(lower)
             )
-    low = lower + INTERVALS.inner * (upper - lower) if math.isnan(low) else low
-    high = upper - INTERVALS.inner * (upper - lower) if math.isnan(high) else high
-    return low, high
+    tenth = 0.1 * (upper - lower)  # a default interval is that much shorter at either end
+    return lower + tenth if math.isnan(low) else low, upper - tenth if math.isnan(high) else high
 
 
 def _off_the_bounds(lower: float, upper: float, low: float, high: float) -> tuple[float, float]:

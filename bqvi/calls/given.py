@@ -214,7 +214,7 @@ def held_out(made: Evaluations, taken: Evaluations, noisy: bool = False) -> Eval
     rows = rows[depth < SELECTION.shallow * made.points.shape[1]]
     known = {point.tobytes() for point in taken.points}
     rows = rows[[made.points[i].tobytes() not in known for i in rows]]
-    count = min(len(rows), SELECTION.held_out)
+    count = min(len(rows), 200)  # the mean of so many squared errors is known to a tenth
     return made[rows[np.linspace(0, len(rows) - 1, count).astype(int)]] if count else None
 
 
@@ -228,7 +228,7 @@ def _distinct(made: Evaluations, noisy: bool) -> np.ndarray:
 def _chosen(made: Evaluations, rows: np.ndarray, density: np.ndarray, most: int) -> np.ndarray:
     """At most ``most`` of the rows, chosen by the rule of the module, in their order."""
     good, failed = rows[made.good[rows]], rows[~made.good[rows]]
-    count = min(len(failed), max(int(SELECTION.failed * most), most - len(good)))
+    count = min(len(failed), max(most // 10, most - len(good)))
     points, away = made.points[good], made.points[failed]
     units = _units(points, density[good]) if len(good) else _units(away)
     depth, u = density[good].max(initial=-np.inf) - density[good], units.to_standard(away)

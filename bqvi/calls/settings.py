@@ -53,8 +53,6 @@ class IntervalSettings:
 
     margin: float = 0.01
     """The distance by which a plausible bound is moved off the hard bound that it lies on, in widths."""
-    inner: float = 0.1
-    """The share at either end by which the default plausible interval is shorter than a bounded interval."""
     half_width: float = 2.0
     """The default half width of a plausible box: Stan itself starts within 2 of 0."""
 
@@ -73,12 +71,8 @@ class SelectionSettings:
 
     numbers: int = 1500
     """The largest number of values and derivatives together."""
-    failed: float = 0.1
-    """The largest share of failed rows among those chosen."""
     shallow: float = 2.0
     """The largest depth, in units of D nats, of the rows whose moments define the units."""
-    held_out: int = 200
-    """The largest number of rows that are held out."""
 
 
 @dataclass(frozen=True)

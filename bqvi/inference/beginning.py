@@ -48,6 +48,7 @@ from bqvi.inference.state import LoopProblem, LoopState, Model
 from bqvi.models.components import STARTS
 from bqvi.models.conjugate import ConjugateModel
 from bqvi.models.data import n_rows, take
+from bqvi.runs.settings import ENGINES
 from gp.arrays import Array
 from gp.checks import require_one_of
 from gp.matrices import cholesky_inverse, symmetric_eigen
@@ -102,7 +103,7 @@ def begun(
         if not moved.elbo > now.elbo:
             break
         risen, now = moved.elbo - now.elbo, moved
-        if risen < BEGINNING.rise:
+        if risen < ENGINES.counts:
             break
     if len(rows) == 1:
         return state, first

@@ -65,6 +65,7 @@ from bqvi.inference.loop import gradient_at
 from bqvi.inference.settings import FLAT, GAIN, SETTLING
 from bqvi.inference.state import LoopProblem, LoopState, with_unused
 from bqvi.models.data import n_rows
+from bqvi.runs.settings import ENGINES
 from gp.arrays import to_numpy
 from gp.linalg import least_squares, regression
 from gp.low_discrepancy import normal_sobol
@@ -172,7 +173,7 @@ def _moves(
         found, errors = (part[1:] for part in regression(design, values))
     else:
         return []
-    rises = np.abs(found) - FLAT.errors * errors
+    rises = np.abs(found) - ENGINES.sds * errors
     steepest = int(np.argmax(rises))
     if not rises[steepest] > FLAT.rises:
         return []
@@ -189,20 +190,20 @@ def _named(axis: np.ndarray) -> str:
 
 
 def _curvatures(u: np.ndarray, values: np.ndarray, slopes: np.ndarray | None) -> np.ndarray:
-    """Minus the curvature along each axis (D,); from values alone, plus `FLAT.errors` standard errors."""
+    """Minus the curvature along each axis (D,); from values alone, plus `ENGINES.sds` standard errors."""
     ones = np.ones((len(u), 1))
     if slopes is not None:
         found = least_squares(np.concatenate([ones, u], axis=1), slopes)[0]
         return np.asarray(-found[1:].diagonal())
     found, errors = regression(np.concatenate([ones, u, u**2 / 2], axis=1), values)
     half = 1 + u.shape[1]
-    return np.asarray(FLAT.errors * errors[half:] - found[half:])
+    return np.asarray(ENGINES.sds * errors[half:] - found[half:])
 
 
 def _outwards(u: np.ndarray, axis: int, values: np.ndarray, slopes: np.ndarray | None) -> float:
     """The smaller of the log joint's outward slopes on the two sides of q, in the outer half of u, over |u|.
 
-    `FLAT.errors` standard errors are subtracted. It is -1 for a Gaussian posterior under its own q, 0 for a
+    `ENGINES.sds` standard errors are subtracted. It is -1 for a Gaussian posterior under its own q, 0 for a
     flat one, and -inf where there are too few evaluations.
     """
     along = u[:, axis]
@@ -220,7 +221,7 @@ def _outwards(u: np.ndarray, axis: int, values: np.ndarray, slopes: np.ndarray |
         found = np.array([part.mean() for part in parts])
         errors = np.array([part.std() / np.sqrt(len(part)) for part in parts])
     lengths = edge + sides.sum(axis=0) / there.sum(axis=0)
-    return float(np.min((found - FLAT.errors * errors) / lengths))
+    return float(np.min((found - ENGINES.sds * errors) / lengths))
 
 
 @dataclass(frozen=True, eq=False)

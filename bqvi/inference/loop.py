@@ -29,7 +29,6 @@ from bqvi.calls import Account, Evaluations
 from bqvi.families.family import Distribution
 from bqvi.gradients.conjugate import LocalMemory
 from bqvi.gradients.gradient import Batch, Combination, Gradient, RememberingEstimator
-from bqvi.inference.settings import DEFAULTS
 from bqvi.inference.state import LoopProblem, LoopState, Monitor, Recorder, Stop, TraceRow, with_unused
 from bqvi.inference.steps import Geometry
 from bqvi.models.amortised import is_amortised
@@ -365,7 +364,7 @@ def _require_finite(state: LoopState, step: Values) -> None:
 
 def _row(state: LoopState, monitor: Monitor, gradient: Gradient | None, account: Account) -> TraceRow:
     local = None if gradient is None else gradient.local
-    latest = max(2, int(DEFAULTS.latest * (state.iteration + 1)))
+    latest = max(2, (state.iteration + 1) // 10)  # the draws of earlier steps are of lower ELBOs
     value = monitor.value(state.q, local, state.memory, state.estimates[-latest:], account, state.noise)
     before = state.step_evaluations + state.record_evaluations + state.repeated
     return TraceRow(

@@ -20,8 +20,6 @@ class DefaultSettings:
     """The rate of Adam for the weights of networks."""
     records: float = 0.1
     """The most evaluations of the records of a mini-batch run before its end, as a share of its steps'."""
-    latest: float = 0.1
-    """Share of the steps, the latest, whose draws give the ELBO of a record."""
     tolerance: float = 1e-6
     """Change of an exact ELBO between two records below which a run ends, nats."""
 
@@ -69,10 +67,6 @@ class FlatSettings:
     """The largest distance from q, in its standard deviations, of evaluations that are used."""
     share: float = 0.05
     """Share of the precision of q below which the log joint has no curvature."""
-
-    errors: float = 3.0
-    """Standard errors by which a curvature from values alone, whose regression has no products of
-    coordinates, has to be below that share, and an outward slope above ``-falls``."""
     falls: float = 0.15
     """Share of the outward slope at the optimum, -u at u, below which the log joint does not decrease
     outwards."""
@@ -81,8 +75,8 @@ class FlatSettings:
     latest: tuple[int, int] = (2, 4)
     """The slope at q is that of the latest 2 D + 4 evaluations."""
     rises: float = 2.5
-    """Slope, in nats over a standard deviation of q, less ``errors`` standard errors, above which q still
-    moves."""
+    """Slope, in nats over a standard deviation of q, less `EngineSettings.sds` standard errors, above which q
+    still moves."""
     outside: tuple[float, float] = (25.0, 4.0)
     """An evaluation at u is outside of q where u^T u exceeds D + 25, and its value is high where it is at
     most 4 nats below the highest value inside, which under q it would be by 13 or more."""
@@ -117,7 +111,6 @@ class BeginningSettings:
     near_of_values : the variance of f - ln q over D / 2, from values alone, where q counts as near.
     of_budget, of_budget_of_values : the share of the budget that the first nodes and the search may use, with
         gradients and from values alone.
-    rise : the rise of the ELBO, in nats, without which a search is the last.
     gain : the least gain of a step for a climb to go on, in standard deviations sqrt(D / 2) that the log
         joint has under a Gaussian posterior.
     rows, rows_a_dimension : rows of the part of the data on which a method that samples climbs, the second
@@ -131,7 +124,6 @@ class BeginningSettings:
     near_of_values: float = 500.0
     of_budget: float = 0.85
     of_budget_of_values: float = 0.5
-    rise: float = 1.0
     gain: float = 0.5
     rows: int = 2000
     rows_a_dimension: int = 20

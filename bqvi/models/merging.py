@@ -16,7 +16,6 @@ from bqvi.families import Product
 from bqvi.models.component_mixture import Mixture
 from bqvi.models.conjugate import elbo, update_target
 from bqvi.models.data import Data
-from bqvi.models.settings import MERGES
 from bqvi.models.weighted import Weighted
 
 
@@ -85,7 +84,7 @@ def _pairs(r: np.ndarray, weights: np.ndarray | None) -> Iterator[tuple[int, int
     """Pairs of components that share data, those that share most first."""
     weighed = r if weights is None else weights[:, None] * r
     shared, counts = r.T @ weighed, weighed.sum(0)
-    alive = np.flatnonzero(counts > MERGES.least)
+    alive = np.flatnonzero(counts > 0.5)  # a component with less than half of an observation is empty
     if len(alive) < 2:
         return
     shared = shared[np.ix_(alive, alive)] / np.sqrt(np.outer(counts[alive], counts[alive]))

@@ -21,14 +21,6 @@ class CentreSettings:
 
 
 @dataclass(frozen=True)
-class MergeSettings:
-    """Merges of a mixture's components (`merging`)."""
-
-    least: float = 0.5
-    """The number of data below which a component counts as empty, and no merge is tried."""
-
-
-@dataclass(frozen=True)
 class TopicStartSettings:
     """The start of topics (`latent_dirichlet_allocation`)."""
 
@@ -40,4 +32,4 @@ class TopicStartSettings:
     """The number of clusterings of which the tightest is used."""
 
 
-CENTRES, MERGES, TOPIC_STARTS = CentreSettings(), MergeSettings(), TopicStartSettings()
+CENTRES, TOPIC_STARTS = CentreSettings(), TopicStartSettings()

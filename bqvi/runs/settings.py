@@ -18,7 +18,8 @@ class EngineSettings:
     """The deficit of evidence against the best, in nats, of a candidate that is not fitted any further."""
     counts: float = 1.0
     """Nats from which a difference of log densities or of bounds, or a divergence, counts: a dip between two
-    modes, a posterior that has not been found, a mode that is no Gaussian."""
+    modes, a posterior that has not been found, a mode that is no Gaussian, a rise of the ELBO by a search,
+    the sd of a log estimate that few particles dominate."""
     sds: float = 3.0
     """Standard deviations beyond which an error is not expected."""
     grown: float = 1.5

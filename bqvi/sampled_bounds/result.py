@@ -16,9 +16,9 @@ from bqvi.calls import Caller
 from bqvi.importance import PARETO, normalised, pareto_shape
 from bqvi.runs import Checkpoint
 from bqvi.runs.door_result import CheckedResult
+from bqvi.runs.settings import ENGINES
 from bqvi.sampled_bounds.particles import BoundsState, Proposals
 from bqvi.sampled_bounds.passes import covariance_factors, estimates
-from bqvi.sampled_bounds.settings import SETTINGS
 from gp.arrays import Array
 from gp.checks import Seed, generator, require_integer
 from gp.matrices import lower_solve
@@ -287,7 +287,7 @@ def _verdict(
             "The interval is empty: the lower bound exceeds the upper one. The draws are not those of this "
             "posterior, or both miss a part of it."
         )
-    if spread > SETTINGS.wide:
+    if spread > ENGINES.counts:
         return False, (
             f"A log estimate has a standard deviation of {spread:.2g} nats: few particles carry it, and both "
             "bounds may lie low. Raise budget or particles, or give a proposal nearer to the posterior."

@@ -27,9 +27,6 @@ class BoundsSettings:
     """The number of leapfrog steps of a move; the more, the fewer temperatures are affordable."""
     hamiltonian_acceptance: float = 0.8
     """The rate of acceptance to which step sizes are adapted."""
-    wide: float = 1.0
-    """The standard deviation of one log estimate, in nats, above which few particles dominate the mean weight
-    and the bounds have not converged."""
 
 
 SETTINGS = BoundsSettings()
