@@ -89,7 +89,7 @@ def _variances() -> tuple[Callable[[], object], Callable[[], object]]:
     x, y, new = rng.standard_normal((100, 5)), rng.standard_normal(100), rng.standard_normal((500, 5))
     posterior = gp.GaussianProcess(kernel, noise=1e-4).condition(x, y)
     observed = FunctionKernel(LENGTHSCALE, 0.0, 0.0, Shown(gradients=False))
-    given = Conditioned.of(observed, x, y[:, None], lambda points, _: np.full(len(points), 1e-4))
+    given = Conditioned.of(observed, x, y[:, None], lambda points: np.full(len(points), 1e-4))
     places, prior = observed.at(new), np.ones(len(new))
     return lambda: given.evidence.variances(
         prior, given.whitened_covariance(places)

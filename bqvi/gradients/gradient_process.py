@@ -44,7 +44,7 @@ and those of the functionals with one another, for A_2 = I + 2 T T^T, S = T T^T 
     E[y], E[y e]     b1 R^T m + b2 l^4 T^T U c
     E[y e], E[y e]   |A_2|^(-1/2) T^T A_2^-1 T + b1 R^T R + b2 l^4 T^T (2 c c^T + |c|^2 I) T
 
-*The noise* is assigned to observations of y by distance and by residual. Gradients are exact, but a
+*The noise* is assigned to observations of y by distance. Gradients are exact, but a
 stationary kernel cannot fit all of their structure: where q has no mass y may be thousands of times as large
 as under q, and a smooth function through such a point is wrong where q has its mass. The noise is therefore
 the jitter near q, and e^((r - near) / fading) times the jitter beyond,
@@ -52,25 +52,10 @@ the jitter near q, and e^((r - near) / fading) times the jitter beyond,
     r = max(|u|^2, |u|_M^2) / D,
 
 with M the directions along which y is nonlinear; along others a distant point does not distort the fit.
-Nearer to q the fit is distorted by values of y that differ much from those near q and from a linear fit. With
-
-    e = y - a - B u
-
-the residual of a linear fit and typical the median of |e|^2, both with weights by nearness to q, the noise is
-further multiplied by
-
-    (|e|^2 / allowed)^4, at most e^(10 (r - least)),       allowed = 5 e^(0.6 r) typical.
-
-Points near q have the jitter only.
-
-*The linear fit* is by weighted least squares with a ridge: a priori a slope is about as large as y. Weights
-w, which decrease for points beyond q, are reduced for this noise also where y is large,
-
-    w / (1 + |y|^2 / (5 typical)),        typical the w-weighted median of |y|^2.
 
 *Directions along which y is nonlinear.* In units whitened by q, y(u) is a gradient, so its Jacobian is
-symmetric, and the covariance over outputs of the residuals R of a linear fit measures the nonlinearity along
-input directions,
+symmetric, and the covariance over outputs of the residuals R of a linear fit, by weighted least squares with
+a ridge as a slope is a priori about as large as y, measures the nonlinearity along input directions,
 
     C = R^T W R / sum(w),        M = (C / mean + (D / sum(w)) I)^(1/2), scaled to trace D,
 
@@ -84,20 +69,17 @@ log joint, without further hyperparameters.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from acquisition.conditioned import Candidates
-from bqvi.gradients.settings import NOISE
 from bqvi.gradients.standard_errors import mean_square, of_outputs
 from bqvi.gradients.whitened import JITTER, WhitenedFrame, WhitenedMoments, jitter_multiple, typical_noise
 from gp.conditioning.conditioned import Conditioned, Places
 from gp.expectation import KernelMeans
 from gp.matrices import positive_solve, symmetric_eigen
 
-_TINY = 1e-300
-"""Added to denominators, and to squares before their logarithm is taken, as they may be zero."""
 _LEAST = 1e-12
 """Share of the squares of the targets below which the residuals of a linear fit are rounding."""
 
@@ -125,12 +107,6 @@ class LinearFit:
         residuals += self.coefficients[0]
         np.subtract(targets, residuals, out=residuals)
         return residuals
-
-
-def down_weighted(targets: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The weights, (m,), reduced where y is large."""
-    squares = np.einsum("no,no->n", targets, targets)
-    return weights / (1.0 + squares / (NOISE.allowed * weighted_median(squares, weights) + _TINY))
 
 
 def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
@@ -173,47 +149,9 @@ class Directions:
         return (points @ self.rotation) * self.scales
 
 
-@dataclass(frozen=True, eq=False)
-class ObservationNoise:
-    """The noise of a first set of observations and of further ones, determined by the first."""
-
-    directions: Directions | None
-    """The directions of M; None for M = I."""
-    fit: LinearFit
-    """The fit whose residuals are e."""
-    typical: float
-    """The weighted median of |e|^2."""
-    jitter: float = JITTER
-
-    @classmethod
-    def of(
-        cls, points: np.ndarray, targets: np.ndarray, directions: Directions | None, jitter: float = JITTER
-    ) -> ObservationNoise:
-        """Make the noise of y at (m, D) points."""
-        weights = 1.0 / jitter_multiple(points)
-        fit = LinearFit.of(points, targets, down_weighted(targets, weights))
-        typical = weighted_median(_squares(fit.residuals(points, targets)), weights)
-        return cls(directions, fit, typical, jitter)
-
-    def __call__(self, points: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Variance over s^2, (m,), at (m, D) points with y there."""
-        return self.jitter * self.multiple(points, targets)
-
-    def multiple(self, points: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Return the noise in multiples of the jitter."""
-        distance = _squares(points)
-        if self.directions is not None:
-            distance = np.maximum(distance, _squares(self.directions.scaled(points)))
-        distance /= points.shape[1]
-        size = np.log(_squares(self.fit.residuals(points, targets)) + _TINY)
-        size -= NOISE.growth * distance + np.log(NOISE.allowed * self.typical + _TINY)
-        grown = np.minimum(NOISE.power * size, NOISE.steepest * (distance - NOISE.least))
-        grown = np.maximum(grown, 0.0) + np.maximum((distance - NOISE.near) / NOISE.fading, 0.0)
-        return np.exp(np.minimum(grown, 60.0))
-
-
-def _squares(rows: np.ndarray) -> np.ndarray:
-    return np.einsum("nd,nd->n", rows, rows)
+def shaped_noise(points: np.ndarray, directions: Directions | None, jitter: float = JITTER) -> np.ndarray:
+    """The noise over s^2 of y at (m, D) points, (m,); ``directions`` are those of M, or None for M = I."""
+    return jitter * jitter_multiple(points, points if directions is None else directions.scaled(points))
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,7 +300,7 @@ class GradientProcess:
 
         ``measured`` is the variance of the noise of y over s^2, (m,); None where it is exact.
         """
-        noise = ObservationNoise.of(points, targets, kernel.directions, jitter)
+        noise = partial(shaped_noise, directions=kernel.directions, jitter=jitter)
         given = Conditioned.of(kernel, points, targets, noise, measured)
         return _under(given, WhitenedFrame.standard(points.shape[1]), typical_noise(measured, jitter))
 

@@ -350,8 +350,8 @@ def _shown(numbers: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.concatenate([numbers[:, 0], numbers[whole, 1:].reshape(-1)])
 
 
-def _noise(rows: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    return distance_noise(rows[:, : rows.shape[1] // 2], targets)
+def _noise(rows: np.ndarray) -> np.ndarray:
+    return distance_noise(rows[:, : rows.shape[1] // 2])
 
 
 _MOST_MASS = 300.0

@@ -14,7 +14,7 @@ from bqvi.importance import PARETO
 
 @dataclass(frozen=True)
 class NoiseSettings:
-    """The noise of an observation over s^2 (`gradient_process`, `whitened`)."""
+    """The noise of an observation over s^2 (`whitened`)."""
 
     jitter: float = 1e-6
     """The noise near q."""
@@ -27,19 +27,6 @@ class NoiseSettings:
     def left_out(self) -> float:
         """|u|^2 / D beyond which points are left out, as their noise would exceed the process' variance."""
         return self.near + 16.0 * self.fading
-
-    least: float = 1.5
-    """|u|^2 / D below which the residual of a linear fit adds no noise."""
-    allowed: float = 5.0
-    """The largest squared residual at |u| = 0, in multiples of the typical one, that adds no noise; and the
-    squared y, in the same way, at which a point's weight in the linear fit of the residuals is halved."""
-    growth: float = 0.6
-    """Slope of the logarithm of the allowed residual in |u|^2 / D, as smooth functions are less linear
-    farther out."""
-    power: float = 4.0
-    """The power with which the rate falls."""
-    steepest: float = 10.0
-    """The largest slope of the logarithm of the noise by residuals in |u|^2 / D beyond ``least``."""
 
 
 @dataclass(frozen=True)

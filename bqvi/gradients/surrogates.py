@@ -33,8 +33,8 @@ from bqvi.arguments import Above, Checked
 from bqvi.gradients.gradient_process import (
     Directions,
     GradientProcess,
-    ObservationNoise,
     SeparableKernel,
+    shaped_noise,
     weighted_median,
 )
 from bqvi.gradients.settings import SEARCH
@@ -207,7 +207,7 @@ class OnGradients(Checked):
         sizes = np.diagonal(inner)
         bent = 0.5 * inner * inner + 0.25 * np.multiply.outer(sizes, sizes)
         gram = components_gram(in_units, (np.ones_like(inner), u @ u.T, bent))
-        shaped = ObservationNoise.of(u, y, directions, self.jitter)(u, y)
+        shaped = shaped_noise(u, directions, self.jitter)
         if noise is None:
             return fitted(LogPosterior(gram, shaped, y, _prior(u, 4)), start)
         prior = _prior(u, 4, _typical(u, np.square(y).mean(1)))
@@ -293,7 +293,7 @@ def of_rows(rows: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, 
     slopes : whether there are derivatives.
     """
     u = rows[:, : rows.shape[1] // 2]
-    gram, shaped = directional_gram(rows, slopes), distance_noise(u, targets)
+    gram, shaped = directional_gram(rows, slopes), distance_noise(u)
     basis = DirectionalKernel(1.0, 0.0, 0.0, slopes).constant(rows)
     means = basis[:, None] if basis.any() else None
     if measured is None:

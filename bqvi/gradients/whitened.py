@@ -157,19 +157,21 @@ class WhitenedFrame:
         return transposed_solve(self.scale, right)
 
 
-def jitter_multiple(points: np.ndarray) -> np.ndarray:
+def jitter_multiple(points: np.ndarray, scaled: np.ndarray | None = None) -> np.ndarray:
     """Multiple of the jitter at (m, D) points, (m,): 1 where q has mass, e^(2 (|u|^2 / D - 4)) beyond.
 
     A stationary kernel cannot fit both the region of q and the steep region from which q has moved. The noise
     of earlier points grows with their distance from q, so that those at three standard deviations in each
-    coordinate have hardly any effect.
+    coordinate have hardly any effect. Of |u|^2 and that of ``scaled`` points (m, D) the larger counts.
     """
-    squares = np.einsum("nd,nd->n", points, points) / points.shape[1]
-    grown = np.maximum((squares - NOISE.near) / NOISE.fading, 0.0)
+    squares = np.einsum("nd,nd->n", points, points)
+    if scaled is not None:
+        squares = np.maximum(squares, np.einsum("nd,nd->n", scaled, scaled))
+    grown = np.maximum((squares / points.shape[1] - NOISE.near) / NOISE.fading, 0.0)
     return np.exp(np.minimum(grown, 25.0))
 
 
-def distance_noise(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
+def distance_noise(points: np.ndarray) -> np.ndarray:
     """The noise over s^2 of observations of one function at (m, D) points, (m,)."""
     return JITTER * jitter_multiple(points)
 

@@ -70,8 +70,8 @@ class Places:
         return kernel, inner
 
 
-Noise = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""From points (m, D) and targets there the diagonal of N: (m,), where a point has one, or (m B,)."""
+Noise = Callable[[np.ndarray], np.ndarray]
+"""From points (m, D) the diagonal of N: (m,), where a point has one, or (m B,)."""
 
 
 class BlockKernel(Protocol):
@@ -94,7 +94,7 @@ class Conditioned:
     Attributes
     ----------
     kernel : K_0, a `BlockKernel`, of the numbers observed at a point.
-    noise : a function of points (m, D) and targets that returns the diagonal of N.
+    noise : a function of points (m, D) that returns the diagonal of N.
     places : the record of the m points from which the kernel computes covariances.
     targets : (m, B) of one function, (m, O) of outputs.
     level : subtracted from the values before the solves, which lose digits where all values are near 1e6.
@@ -128,7 +128,7 @@ class Conditioned:
         """
         places, basis = kernel.at(points), kernel.constant(points)
         gram = kernel.covariance(places, places)
-        _add_noise(gram, noise(points, targets), measured)
+        _add_noise(gram, noise(points), measured)
         level = 0.0 if basis is None else float(basis @ targets.reshape(-1)) / float(basis @ basis)
         evidence = _evidence(Whitening.of(gram), targets, basis, level)
         return cls(kernel, noise, places, targets, level, evidence)
@@ -139,7 +139,7 @@ class Conditioned:
         """The process given (l, D) more points and ``targets``, O(n^2 l B); ``measured`` is as of `of`."""
         new = self.kernel.at(points)
         gram = self.kernel.covariance(new, new)
-        _add_noise(gram, self.noise(points, targets), measured)
+        _add_noise(gram, self.noise(points), measured)
         factor = Whitening(self.whitening).extended(self.whitened_covariance(new), gram)
         places, targets = self.places.joined(new), np.concatenate([self.targets, targets])
         evidence = _evidence(factor, targets, self.kernel.constant(places.points), self.level)

@@ -49,7 +49,7 @@ def check_block_kernel(
         require(basis.shape == (len(gram),), f"constant(points) has to be (m B,), and is {basis.shape}")
         targets = targets + _LEVEL * basis.reshape(len(x), -1)
 
-    def noise_of(places: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def noise_of(places: np.ndarray) -> np.ndarray:
         return np.full(len(places), noise)
 
     whole = Conditioned.of(kernel, x, targets, noise_of)
@@ -117,7 +117,7 @@ def _check_given(
     require_close(given.evidence.variances(np.diag(prior), whitened), np.diag(found), 1e-9, "variances")
 
 
-def _check_left_out(given: Conditioned, noise: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
+def _check_left_out(given: Conditioned, noise: Callable[[np.ndarray], np.ndarray]) -> None:
     """Compare residuals at a node, and changes of an integral, with the process without that node."""
     kernel, x, targets = given.kernel, given.points, given.targets
     places, left = given.places, given.left_out

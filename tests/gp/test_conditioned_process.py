@@ -94,7 +94,7 @@ def test_variances_are_the_diagonal_of_the_covariance(level):
     """Also with the variance that an unknown constant adds, which is never negative."""
     rng = np.random.default_rng(3)
     kernel, x, at = FunctionKernel(1.3, 0.4, 0.2, SHOWN["values"]), *rng.standard_normal((2, 7, 2))
-    noise = lambda points, targets: np.full(len(points), 1e-3)  # noqa: E731
+    noise = lambda points: np.full(len(points), 1e-3)  # noqa: E731
     process = Conditioned.of(kernel, x, rng.standard_normal((7, 1)), noise)
     places = kernel.at(at[:3])
     prior, whitened = kernel.covariance(places, places), process.whitened_covariance(places)

@@ -43,7 +43,7 @@ def without(process, kept):
 def gram(process):
     """K / s^2 with the noise, from the kernel."""
     given = process.given
-    noise = np.repeat(given.noise(given.points, given.targets), given.numbers)
+    noise = np.repeat(given.noise(given.points), given.numbers)
     return between(given.kernel, given.points, given.points) + np.diag(noise)
 
 

@@ -21,7 +21,7 @@ from numpy.testing import assert_allclose
 
 from bqvi.gradients import BayesianQuadrature
 from bqvi.gradients.designs import Independent
-from bqvi.gradients.gradient_process import Directions, GradientProcess, ObservationNoise, SeparableKernel
+from bqvi.gradients.gradient_process import Directions, GradientProcess, SeparableKernel, shaped_noise
 from bqvi.gradients.standard_errors import of_gradient, standard_errors
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from bqvi.models import LogJoint
@@ -80,7 +80,7 @@ def test_the_covariance_of_separable_moments_is_that_of_a_product_rule(q):
     places = q.points(noise)
     prior = basis.T @ between(KERNEL, places, places) @ basis
     across = basis.T @ between(KERNEL, places, points)
-    noise_there = ObservationNoise.of(points, targets, KERNEL.directions)(points, targets)
+    noise_there = shaped_noise(points, KERNEL.directions)
     whole = between(KERNEL, points, points) + np.diag(noise_there)
     one = process.given.scale * (prior - across @ np.linalg.solve(whole, across.T))
     outputs = np.kron(np.eye(2), one)  # indices (output, functional)

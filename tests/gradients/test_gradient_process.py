@@ -1,7 +1,5 @@
 """The process on gradients: its integrals against product quadrature rules and autodiff."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -10,13 +8,12 @@ from gradient_cases import without as without_some
 from numpy.testing import assert_allclose
 
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients import surrogates
 from bqvi.gradients.gradient_process import (
     Directions,
     GradientProcess,
-    ObservationNoise,
     SeparableFunctionals,
     SeparableKernel,
+    shaped_noise,
 )
 from bqvi.gradients.whitened import WhitenedFrame, WhitenedMoments
 from gp.conditioning.function_kernel import standard_observed
@@ -80,44 +77,20 @@ def test_separable_functionals_and_their_prior_covariance_are_integrals_of_the_k
     assert_allclose(functionals.prior, prior, rtol=1e-10, atol=1e-12)
     explained = process.under(q).functional_covariance() / process.given.scale
     weighted = across @ basis
-    points, targets = process.given.points, process.given.targets
-    noise_there = ObservationNoise.of(points, targets, KERNEL.directions)(points, targets)
+    points = process.given.points
+    noise_there = shaped_noise(points, KERNEL.directions)
     whole = between(KERNEL, points, points) + np.diag(noise_there)
     expected = prior - weighted.T @ np.linalg.solve(whole, weighted)
     assert_allclose(explained, expected, rtol=1e-7, atol=1e-9)  # jitter 1e-6: conditioned to 1e6
 
 
-def test_observations_off_the_line_have_noise_far_from_q_and_none_near_it():
-    rng = np.random.default_rng(0)
-    points = rng.standard_normal((60, 3))
-    slopes = 30.0 * rng.standard_normal((3, 3))
-
-    def line(u):
-        return 2.0 + u @ slopes
-
-    given = ObservationNoise.of(points, line(points) + rng.standard_normal((60, 3)), None)
-    far, near = np.full((1, 3), 1.9), np.full((1, 3), 1.0)  # |u|^2 / D of 3.6 and 1
-    assert given.multiple(far, line(far)) == 1.0  # |y|^2 is 3.6 times the typical one, as it should be
-    beside = np.full((1, 3), 1e2)
-    assert given.multiple(far, line(far) + beside) > 1e6
-    assert given.multiple(near, line(near) + beside) == 1.0
-    bending = replace(given, directions=Directions(np.eye(3), np.sqrt([2.4, 0.3, 0.3])))
-    along, across = np.array([[3.0, 0.0, 0.0]]), np.array([[0.0, 3.0, 0.0]])
-    assert bending.multiple(along, line(along)) > 10.0 * bending.multiple(across, line(across))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_an_integral_ignores_an_exponential_off_the_line(seed):
-    """With y_1 = u_1 / 2 + e^(6 (u_1 - 4)), E[y_1] = e^-6; at u_1 = 5, with |u|^2 / D = 2.5, y_1 is 406."""
-    rng = np.random.default_rng(seed)
-    points = np.concatenate([rng.standard_normal((40, 10)), 5.0 * np.eye(10)[:1]])
-    y = 0.5 * points
-    y[:, 0] += np.exp(6.0 * (points[:, 0] - 4.0))
-    kind = surrogates.OnGradients()
-    seen = surrogates.Observed(points, y)
-    moments = kind.process(seen, kind.fit(seen, None)).moments(np.zeros(10), np.eye(10))
-    assert_allclose(moments.mean[0], np.exp(-6.0), atol=0.01)
-    assert_allclose(moments.jacobian[0, 0], 0.5 + 6.0 * np.exp(-6.0), atol=0.03)
+def test_noise_grows_with_the_distance_along_which_y_bends():
+    bending = Directions(np.eye(3), np.sqrt([2.4, 0.3, 0.3]))
+    along, across, near = np.array([[3.0, 0.0, 0.0], [0.0, 3.0, 0.0], [1.0, 1.0, 1.0]])
+    assert shaped_noise(near[None], bending, 1.0) == 1.0
+    # |u|_M^2 / D = 7.2, 3.2 beyond the distance of 4 from which the noise grows by e for each half
+    assert_allclose(shaped_noise(along[None], bending, 1.0), np.exp(6.4))
+    assert shaped_noise(across[None], bending, 1.0) == 1.0
 
 
 def test_directions_are_those_along_which_a_gradient_bends():

@@ -38,7 +38,7 @@ def test_a_function_with_known_noise_is_that_of_a_dense_regression(values, gradi
     y = Y[:, 0 if values else 1 : None if gradients else 1]
     noise = RNG.uniform(0.1, 0.5, y.shape)
     process = kind.process(Observed(U, y, noise), LOGS)
-    jitter = SCALE * process.given.noise(U, y).repeat(y.shape[1])
+    jitter = SCALE * process.given.noise(U).repeat(y.shape[1])
     basis = process.given.kernel.constant(process.given.points)
     expected = dense(process.given.kernel, y.reshape(-1), noise.reshape(-1) + jitter, basis)
     assert_allclose(process.given.weights.reshape(-1), expected, rtol=1e-8)
@@ -51,7 +51,7 @@ def test_gradients_with_known_noise_are_those_of_a_dense_regression():
     kind, noise = OnGradients(), RNG.uniform(0.1, 0.5, len(U))
     logs = np.append(np.log([1.5, 0.2, 0.1, 0.05]), LOGS[-1])
     process = kind.process(Observed(U, Y[:, 1:], noise), logs)
-    jitter = SCALE * process.given.noise(U, Y[:, 1:])
+    jitter = SCALE * process.given.noise(U)
     assert_allclose(process.given.weights, dense(process.given.kernel, Y[:, 1:], noise + jitter), rtol=1e-8)
 
 
