@@ -368,7 +368,7 @@ class Spread:
     @classmethod
     def of(cls, points: np.ndarray, weights: np.ndarray) -> Spread:
         """The spread of draws (M, D) with weights (M,)."""
-        median = np.array([_quantile(column, weights, 0.5) for column in points.T])
+        median = np.array([weighted_quantile(column, weights) for column in points.T])
         centred = points - weights @ points
         sds = np.sqrt(weights @ centred**2)
         correlation = (centred.T * weights) @ centred / np.outer(sds, sds)
@@ -386,7 +386,7 @@ class Spread:
     def _ray(self, ray: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
         """Two points (2, D) where the draws that lie farthest along ``ray`` (D,) are continued."""
         along = self.points @ ray / (ray @ ray)
-        outer = along >= _quantile(along, self.weights, WIDENING.outer)
+        outer = along >= weighted_quantile(along, self.weights, WIDENING.outer)
         share = self.weights[outer] / self.weights[outer].sum()
         start, at = share @ self.points[outer], share @ along[outer]
         slope = (share * (along[outer] - at)) @ (self.points[outer] - start)
@@ -394,7 +394,7 @@ class Spread:
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = np.where(slope > 0, upper - start, lower - start) / slope
         end = WIDENING.close * float(np.min(ends[slope != 0.0], initial=np.inf))
-        reach = _quantile(along, self.weights, WIDENING.reached)
+        reach = weighted_quantile(along, self.weights, WIDENING.reached)
         first, last = (factor * reach - at for factor in WIDENING.factors)
         if last > end:
             first, last = 0.5 * (min(reach - at, end) + end), end
@@ -409,17 +409,23 @@ class Spread:
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
         """The log density (m,) of Student's t distribution at points x (m, D)."""
-        freedom, dimension = WIDENING.freedom, x.shape[1]
         lengths = np.sum(self.directions**2, axis=1)  # squared; the directions are orthogonal
-        along = (x - self.median) / (WIDENING.wider * self.sds) @ (self.directions.T / lengths)
-        squares = np.sum(along**2, axis=1)
-        height = gammaln(0.5 * (freedom + dimension)) - gammaln(0.5 * freedom)
-        height -= 0.5 * dimension * np.log(freedom * np.pi) + 0.5 * np.sum(np.log(lengths))
-        height -= np.sum(np.log(WIDENING.wider * self.sds))
-        return np.asarray(height - 0.5 * (freedom + dimension) * np.log1p(squares / freedom))
+        along = (x - self.median) / self.sds @ (self.directions.T / lengths)
+        volume = 0.5 * np.sum(np.log(lengths)) + np.sum(np.log(self.sds))
+        return log_student(along, WIDENING.wider) - volume
 
 
-def _quantile(x: np.ndarray, weights: np.ndarray, share: float) -> float:
-    """The quantile of values x (M,) with weights (M,)."""
-    order = np.argsort(x)
-    return float(x[order][min(int(np.searchsorted(np.cumsum(weights[order]), share)), len(x) - 1)])
+def log_student(u: np.ndarray, scale: float) -> np.ndarray:
+    """The log density (n,) at u (n, D) of Student's t distribution around 0 with one ``scale``."""
+    freedom, dimension = WIDENING.freedom, u.shape[1]
+    squares = np.einsum("nd,nd->n", u, u) / scale**2
+    height = gammaln(0.5 * (freedom + dimension)) - gammaln(0.5 * freedom)
+    height -= 0.5 * dimension * np.log(freedom * np.pi * scale**2)
+    return np.asarray(height - 0.5 * (freedom + dimension) * np.log1p(squares / freedom))
+
+
+def weighted_quantile(x: np.ndarray, weights: np.ndarray, share: float = 0.5) -> float:
+    """The smallest of values x (M,) up to which their weights (M,) have a share of their sum."""
+    order = x.argsort()
+    passed = weights[order].cumsum()
+    return float(x[order[passed.searchsorted(share * passed[-1])]])

@@ -373,8 +373,8 @@ class LogPosterior:
             flat = zip(parts, (-inf, inf, 1.0, 0.0, 14.0), strict=True)
             start, prior = np.append(psi, 0.0), JointPrior(*(np.append(*both) for both in flat))
             free = replace(free, noise_fitted=True, prior=prior)
-        more = np.append(start[:-1], start[-1] + 1.0)
-        found = search(free, [start, more], free.prior.bounds, Search(climbs=2))
+        more = [np.append(start[:-1], start[-1] + step) for step in (2.0, 4.0)]
+        found = search(free, more, free.prior.bounds, Search(climbs=2))
         variance = np.exp(found.psi[-1]) * free.evidence(found.psi).scale / (self.known or 1.0)
         return found.value - self.value(psi), float(np.sqrt(variance))
 

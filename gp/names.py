@@ -129,6 +129,7 @@ _ELSEWHERE = {
     "sngd": "svi",
     "monte-carlo": "mc montecarlo",
     "Periodic": "expsinesquared",
+    "TargetModel": "from_function",
     "SquaredExponential": "rbf se gaussian expquad squared_exponential",
     "measure": "prior prior_transform",
     TRANSFORM: "prior_transform transform ptform nestedsampler reactivenestedsampler",

@@ -21,7 +21,8 @@ from bqvi.adapters.pymc_model import from_pymc
 from bqvi.adapters.stan_model import from_stan
 from bqvi.adapters.torch_module import from_torch
 from bqvi.calls.target_model import TargetModel
-from gp.names import all_suggesting
+from gp.names import all_suggesting, attach
 
 __all__ = ["TargetModel", "from_jax", "from_numpyro", "from_pymc", "from_stan", "from_torch"]
 all_suggesting(globals())
+__getattr__, __dir__ = attach(__name__)

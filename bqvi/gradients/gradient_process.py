@@ -109,13 +109,6 @@ class LinearFit:
         return residuals
 
 
-def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
-    """The smallest value up to which the weights have half of their sum."""
-    order = values.argsort()
-    passed = weights[order].cumsum()
-    return float(values[order[passed.searchsorted(0.5 * passed[-1])]])
-
-
 @dataclass(frozen=True, eq=False)
 class Directions:
     """M = V diag(r^2) V^T."""

@@ -35,7 +35,6 @@ from bqvi.gradients.gradient_process import (
     GradientProcess,
     SeparableKernel,
     shaped_noise,
-    weighted_median,
 )
 from bqvi.gradients.settings import SEARCH
 from bqvi.gradients.standard_errors import mean_square
@@ -47,6 +46,7 @@ from bqvi.gradients.whitened import (
     jitter_multiple,
     typical_noise,
 )
+from bqvi.importance import weighted_quantile
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
 from gp.conditioning.function_kernel import FunctionKernel, Shown, standard_observed, standard_prior
@@ -323,7 +323,7 @@ def _prior(points: np.ndarray, parameters: int, scale: float | None = None) -> J
 
 def _typical(points: np.ndarray, squares: np.ndarray) -> float:
     """The typical size of ``squares`` (m,) at points near q; positive."""
-    return weighted_median(squares, 1.0 / jitter_multiple(points)) + 1e-300
+    return weighted_quantile(squares, 1.0 / jitter_multiple(points)) + 1e-300
 
 
 def fitted(posterior: LogPosterior, start: np.ndarray | None) -> np.ndarray:

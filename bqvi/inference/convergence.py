@@ -113,11 +113,7 @@ def outside(q: Any, points: np.ndarray, values: np.ndarray) -> tuple[int, float]
     Its row, and its value less the highest one inside, at least ``-FLAT.outside[1]``; None where there is
     none.
     """
-    mean, covariance = (np.asarray(to_numpy(part), dtype=float) for part in (q.mean, q.covariance))
-    variances, axes = spectrum(covariance, 0.0)
-    if not (np.isfinite(variances).all() and variances.min() > 0):
-        return None
-    squares = np.square((points - mean) @ (axes / np.sqrt(variances))).sum(axis=1)
+    squares = np.square(WhitenedFrame.of(q).whiten(points)).sum(axis=1)
     beyond, below = FLAT.outside
     far, known = squares > points.shape[1] + beyond, np.isfinite(values)
     if not (far & known).any() or not (~far & known).any():
@@ -325,7 +321,7 @@ def _reasons(state: LoopState, found: ElboEstimate | None, tolerance: float) -> 
         reasons.append(f"evaluations failed in a region with about {found.failing:.1%} of q")
     elif not found.sd < tolerance:
         reasons.append(f"the ELBO has a standard deviation of {found.sd:.2g}, not below {tolerance:.2g}")
-    reasons += found.understated
+    reasons += found.doubts
     sds = np.sqrt(memory.noise_variances[:, 0]) if memory.noise_variances.size else 0.0
     if outside(state.q, memory.points, memory.values - 2.0 * sds) is not None:
         reasons.append("an evaluation outside of q shows mass that q lacks, as of another mode")

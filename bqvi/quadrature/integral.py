@@ -173,7 +173,7 @@ def with_failures(found: Integral, failures: Failures, place: Callable[[np.ndarr
 
 
 _DEEP = 50.0
-"""The range of values, all negative, that look like a log density's: 22 decades of the density."""
+"""How far below zero values, all negative, look like a log density's: 22 decades of the density."""
 
 
 def _doubts(function: Function, x: np.ndarray, values: np.ndarray) -> tuple[str, ...]:
@@ -181,7 +181,7 @@ def _doubts(function: Function, x: np.ndarray, values: np.ndarray) -> tuple[str,
     if function.range.logarithmic:
         return doubts(function, values[:, 0], x)
     low, high = float(values.min()), float(values.max())
-    if values.shape[1] > 1 or not low + _DEEP < high < 0.0:
+    if values.shape[1] > 1 or not (low < -_DEEP and low + 1.0 < high < 0.0):
         return ()
     return (
         f"All values are negative, from {low:.4g} to {high:.4g}, as those of a log density are: if f is one, "

@@ -72,7 +72,7 @@ from bqvi.variational_bmc.state import (
     total_variation,
     with_pending,
 )
-from bqvi.variational_bmc.surrogate import Surrogate, fit
+from bqvi.variational_bmc.surrogate import Surrogate, fit, log_posterior
 from gp.matrices import symmetric_divergence
 
 _UNTESTED = "the log joint has not been evaluated at points that could refute the result"
@@ -357,7 +357,9 @@ def again(made: Evaluations, surrogate: Surrogate) -> np.ndarray:
     kept = made[~made.failed]
     if (_by_slope(kept, repeated(kept.points)) < 0.001).any():
         return none
-    if _with_noise(surrogate)[0] < NOISE.excluded:
+    data, start = surrogate.data.of_all_depths(FITTING.enough), np.append(surrogate.psi, np.log(0.1))
+    gain = fit(replace(data, noise_fitted=True), start)[1] - fit(data, surrogate.psi)[1]
+    if gain < NOISE.excluded:
         return none
     best = int(np.argmax(np.where(made.failed, -np.inf, made.values)))
     # a slope of 1e6 changes the value by .001
@@ -373,14 +375,6 @@ def understated(made: Evaluations, surrogate: Surrogate) -> tuple[str, ...]:
     """
     if made.noise_variance is None or surrogate.data.noise_fitted:
         return ()
-    gain, sd = _with_noise(surrogate)
-    stated = float(np.sqrt(np.nanmedian(made.noise_variance)))
-    return understated_noise(gain, float(np.hypot(1.0, sd / stated)), stated)
-
-
-def _with_noise(surrogate: Surrogate) -> tuple[float, float]:
-    """The gain of log evidence, nats, by a noise common to all values, and its standard deviation, nats."""
     data = surrogate.data.of_all_depths(FITTING.enough)
-    start = np.append(surrogate.psi, np.log(0.1))
-    psi, evidence = fit(replace(data, noise_fitted=True), start)[:2]
-    return evidence - fit(data, surrogate.psi)[1], float(np.exp(0.5 * psi[-1]))
+    stated = float(np.sqrt(np.nanmedian(made.noise_variance)))
+    return understated_noise(*log_posterior(data.thinned).noisier(fit(data, surrogate.psi)[0]), stated)

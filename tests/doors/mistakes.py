@@ -306,6 +306,7 @@ VALUES: list[Row] = [
 ]
 
 FUNCTIONS: list[Row] = [
+    ("an adapter of before", lambda: bqvi.adapters.from_function(never, 2), ("TargetModel",)),
     ("a PyMC model in vbmc", vbmc(Model()), ("bqvi.adapters.from_pymc",)),
     ("a PyMC model in fit", fit(Model(), method="bq"), ("bqvi.adapters.from_pymc",)),
     ("a PyMC model in integrate", integrate(Model()), ("bqvi.adapters.from_pymc",)),

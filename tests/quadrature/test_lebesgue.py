@@ -5,7 +5,7 @@ import pytest
 
 import bqvi
 from bqvi.quadrature import METHODS
-from gp.measures import Uniform
+from gp.measures import Gaussian, Uniform
 
 LOWER, UPPER = np.array([0.0, -1.0]), np.array([2.0, 3.0])
 TRUTH = (1 - np.exp(-2.0)) * (8.0 + 28.0 / 3)
@@ -77,3 +77,14 @@ def test_the_values_of_a_log_density_are_doubted_unless_they_are_integrated_as_o
     assert found.log_mean == pytest.approx(right, abs=1e-3 if method == "bq" else 4.0 * found.log_sd)
     assert not found.warnings
     assert not bqvi.integrate(lambda x: -1.0 - x[:, 0] ** 2, **box).warnings
+
+
+@pytest.mark.parametrize("dimension", [1, 3])
+def test_a_log_density_as_wide_as_the_measure_is_doubted_where_it_is_deep(dimension):
+    """Its values differ by a few nats only; a constant's and those of one near zero are no log density's."""
+    measure = Gaussian(np.full(dimension, 0.4), np.diag(np.linspace(1.0, 2.0, dimension)))
+    run = {"budget": 30, "seed": 6}
+    with pytest.warns(UserWarning, match="All values are negative, .* with log=True"):
+        assert bqvi.integrate(lambda x: -86.0 + measure.log_density(x), measure, **run).warnings
+    for others in (lambda x: -86.0 + 0.1 * np.sin(x[:, 0]), lambda x: -2.0 + measure.log_density(x)):
+        assert not bqvi.integrate(others, measure, **run).warnings
