@@ -175,7 +175,7 @@ class NearQ:
         """The reason that the value most above what all others predict is so by many sds, if it is."""
         errors, sds = (part[: len(self.used), 0] for part in self.process.evidence.leave_one_out())
         error, sd = errors[row := int(errors.argmax())], sds[row]
-        if not error > max(_MANY * sd, 1e-3):
+        if not error > max(_MANY * sd, 0.05):  # less moves no ELBO by its tolerance
             return ()
         return (
             f"an evaluation lies {error:.2g} nats, or {error / sd:.2g} standard deviations, above what all "
