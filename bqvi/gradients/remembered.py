@@ -69,6 +69,7 @@ from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE
 from bqvi.gradients.surrogates import OnFunction, fitted, of_rows, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from bqvi.importance import Proposal, effective_size, log_student, pareto_shape, weighted_quantile
+from bqvi.runs.settings import ENGINES
 from gp.arrays import LOG_2PI
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, slope_rows, value_rows
@@ -129,7 +130,7 @@ class Trust:
     @classmethod
     def of(cls, q: Gaussian | DiagonalGaussian, memory: Memory, found: NearQ) -> Trust:
         """That of the process ``found`` from a ``memory``; another is made from its earlier evaluations."""
-        count = max(int(EVIDENCE.predicted * len(memory)), EVIDENCE.fewest)
+        count = max(int(EVIDENCE.predicted * len(memory)), 1)
         before = process_near(q, memory.earliest(max(len(memory) - count, 0)))
         squares = 1.0 if before is None else before.squared_error(memory, count)
         mean, error, failing = found.difference(memory)
@@ -533,8 +534,8 @@ def _of_draws(weights: np.ndarray) -> float:
 
     It is rather too large, as the blocks of a Sobol set together are more even than each block.
     """
-    sums = EVIDENCE.blocks * weights.reshape(EVIDENCE.blocks, -1).sum(1)
-    return float(sums.std(ddof=1) / np.sqrt(EVIDENCE.blocks))
+    sums = ENGINES.groups * weights.reshape(ENGINES.groups, -1).sum(1)
+    return float(sums.std(ddof=1) / np.sqrt(ENGINES.groups))
 
 
 def _of_process(near: NearQ, points: np.ndarray, whitened: np.ndarray, weights: np.ndarray) -> float:

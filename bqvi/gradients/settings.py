@@ -101,14 +101,10 @@ class EvidenceSettings:
     unless fewer than 2 D + 2 differ by less."""
     predicted: float = 1 / 6
     """The share of the evaluations, the latest, whose errors scale the process' variance."""
-    fewest: int = 8
-    """The fewest of them."""
     prior: float = 5.0
     """The number of squared standardised errors of one that are counted beside them."""
     draws: int = 4096
     """Draws of q, partly widened."""
-    blocks: int = 8
-    """Blocks of draws, whose spread gives the standard deviation due to the draws."""
     share: float = 0.25
     """Share of the correction of the ELBO that is a standard deviation."""
     heavy_share: float = 1.5

@@ -303,7 +303,7 @@ def tried(
     if found is None:
         return replace(after, claim=replace(claim, at=len(memory), due=False), reasons=tuple(reasons))
     moved = abs(found.value - claim.elbo)
-    if not moved < max(claim.sd, SETTLING.moved * tolerance):
+    if not moved < max(claim.sd, SETTLING.still * tolerance):
         reasons.append(
             f"the ELBO moved by {moved:.2g} nats, with a standard deviation of {claim.sd:.2g}, at "
             "evaluations that tested it"
@@ -411,19 +411,19 @@ def _gradients(
     own = state.fork()
     problem = replace(problem, estimator=_estimator(problem, own.q.dimension))
     one = _cost(problem, own)
-    least = GAIN.groups * one * (own.q.dimension if claims and n_rows(problem.data) else 1)
+    least = ENGINES.groups * one * (own.q.dimension if claims and n_rows(problem.data) else 1)
     count = int(min(max(evaluations_for(problem, state.step_evaluations), least), room) // one)
     totals, made = list[Any](), 0
-    while made < count // GAIN.groups * GAIN.groups and time.perf_counter() < end:
+    while made < count // ENGINES.groups * ENGINES.groups and time.perf_counter() < end:
         values = gradient_at(problem, own, account)[0].values
-        if made < GAIN.groups:
+        if made < ENGINES.groups:
             totals.append(values)
         else:
-            totals[made % GAIN.groups] = add(totals[made % GAIN.groups], values)
+            totals[made % ENGINES.groups] = add(totals[made % ENGINES.groups], values)
         made += 1
-    if made < GAIN.groups:
+    if made < ENGINES.groups:
         return []
-    sizes = [len(range(group, made, GAIN.groups)) for group in range(GAIN.groups)]
+    sizes = [len(range(group, made, ENGINES.groups)) for group in range(ENGINES.groups)]
     of_groups = zip(sizes, totals, strict=True)
     return [own.q.gradient_to_natural(tuple(part / n for part in total)) for n, total in of_groups]
 

@@ -41,8 +41,6 @@ class GainSettings:
     another."""
     share: float = 0.05
     """Evaluations of a test, as a share of those of the steps before it."""
-    groups: int = 16
-    """Groups of gradients, at least one in each, and D of mini-batches where the run has a tolerance."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +90,8 @@ class SettlingSettings:
     growth: float = 1.25
     """The factor by which evaluations grow from one judgement to the next."""
     still: float = 0.1
-    """The share of the tolerance by which q may have moved since the last judgement, in nats."""
-    moved: float = 0.2
-    """The share of the tolerance by which the ELBO may move at evaluations that test it, if not its sd."""
+    """The share of the tolerance by which q may have moved since the last judgement, in nats, and the ELBO at
+    evaluations that test it, if not its sd."""
     drawn: int = 6
     """Draws of q among the evaluations that test a claim."""
 

@@ -22,6 +22,8 @@ class EngineSettings:
     the sd of a log estimate that few particles dominate."""
     sds: float = 3.0
     """Standard deviations beyond which an error is not expected."""
+    groups: int = 16
+    """Groups of draws, whose spread gives a standard deviation due to the draws."""
     grown: float = 1.5
     """The growth of an answer's standard deviation by its test with which the answer does not stand."""
 
