@@ -6,8 +6,8 @@ A run that keeps its evaluations is judged whenever these have grown by a factor
 - the ELBO is known: its standard deviation is below the tolerance. That contains the errors of predictions of
   the latest evaluations, and the difference between surrogate and log joint at all evaluations, by the mass
   of q where they lie (`bqvi.gradients.remembered`)
-- no evaluation failed where q has mass, and none outside of q shows mass that q lacks (`outside`)
-- and all this holds after evaluations that could have refuted it.
+- no evaluation failed where q has mass, none outside of q shows mass that q lacks (`outside`), and none lies
+  far above what all others predict; and all this holds after evaluations that could have refuted it.
 
 These evaluations are draws of q, at which the surrogate may be wrong although nothing was evaluated there,
 draws of Student's t distribution around q, where there may be mass, and the mean of the first q, near which
