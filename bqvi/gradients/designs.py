@@ -35,6 +35,7 @@ from acquisition.conditioned import Candidates, most_informative
 from bqvi.arguments import Above, AtLeast, Checked
 from bqvi.gradients.gradient_process import GradientProcess
 from bqvi.gradients.settings import DESIGN, FEASIBILITY
+from bqvi.runs.settings import ENGINES
 from gp.low_discrepancy import normal_sobol
 from gp.matrices import cholesky_inverse
 
@@ -186,7 +187,7 @@ class MomentVarianceReduction(Checked):
     """
 
     candidates: Annotated[int, AtLeast(1)] = DESIGN.candidates
-    spread: Annotated[float, Above(0.0)] = DESIGN.spread
+    spread: Annotated[float, Above(0.0)] = ENGINES.wider
 
     def nodes(
         self, n: int, dimension: int, rng: np.random.Generator, process: Informed | None = None

@@ -65,7 +65,7 @@ from bqvi.calls.returned import understated_noise
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.designs import LogisticFeasibility
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.settings import DESIGN, EVIDENCE, NOISE
+from bqvi.gradients.settings import EVIDENCE, NOISE
 from bqvi.gradients.surrogates import OnFunction, fitted, of_rows, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from bqvi.importance import Proposal, effective_size, log_student, pareto_shape, weighted_quantile
@@ -246,7 +246,7 @@ def log_designs(u: np.ndarray) -> np.ndarray:
     Evaluations are taken as draws of N(0, I) and of N(0, c^2 I) in equal parts, as designs choose them.
     """
     squares, dimension = np.einsum("nd,nd->n", u, u), u.shape[1]
-    wide = -0.5 * squares / DESIGN.spread**2 - dimension * np.log(DESIGN.spread)
+    wide = -0.5 * squares / ENGINES.wider**2 - dimension * np.log(ENGINES.wider)
     return np.asarray(np.logaddexp(-0.5 * squares, wide))
 
 

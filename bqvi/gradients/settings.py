@@ -42,8 +42,6 @@ class SearchSettings:
     """Centre of the prior of each b, and of D times b2 in a separable process."""
     sds: tuple[float, ...] = (0.7, 3.0, 2.0, 2.0)
     """Prior standard deviations of ln l and of ln b for each b."""
-    gained: float = 0.3
-    """The smallest gain of a step, in nats, after which there is another; half of it has to be expected."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,6 @@ class DesignSettings:
     """Standard deviation of the numbers added to nodes u, -u, on which every odd function is linear."""
     candidates: int = 64
     """The default number of candidates for the nodes of a design that uses the process."""
-    spread: float = 1.5
-    """Standard deviation of the candidates, in units of q's; of a separable process 1 + 1.5 / sqrt(D), which
-    is the same for D = 9."""
     affordable: int = 400
     """The most numbers, nodes times D, with which the process on derivatives is used without memory, where
     ``process`` is 'auto' (`bayesian_quadrature`)."""

@@ -47,6 +47,7 @@ from bqvi.gradients.whitened import (
     typical_noise,
 )
 from bqvi.importance import weighted_quantile
+from bqvi.runs.settings import ENGINES
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
 from gp.conditioning.function_kernel import FunctionKernel, Shown, standard_observed, standard_prior
@@ -334,7 +335,7 @@ def fitted(posterior: LogPosterior, start: np.ndarray | None) -> np.ndarray:
     starts = (prior.lower, simple)
     if start is not None and len(start) == len(simple):
         starts = (start, prior.lower)
-    settings = Search(iterations=8, settled=0.5 * SEARCH.gained, gained=SEARCH.gained)
+    settings = Search(iterations=8, settled=0.5 * ENGINES.gain, gained=ENGINES.gain)
     if posterior.convention != "profiled":  # two climbs, as the evidence is flat at small s^2
         settings = replace(settings, climbs=2, iterations=16)
     return search(posterior, starts, prior.bounds, settings).psi

@@ -83,7 +83,7 @@ from bqvi.importance import PARETO, WIDENING, Proposal, Spread, covering, normal
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.nodes import whitened_cross
 from bqvi.quadrature.peaks import PeakFamily
-from bqvi.quadrature.settings import CREDIBILITY, DESIGN, REFUTATION, TAILS
+from bqvi.quadrature.settings import CREDIBILITY, REFUTATION, TAILS
 from bqvi.quadrature.surrogate import CandidateProcess
 from bqvi.runs.settings import ENGINES
 from gp.low_discrepancy import shifted_sobol
@@ -341,7 +341,7 @@ def left_out(errors: np.ndarray, sds: np.ndarray) -> tuple[float, float]:
 
 def _beyond_largest(member: CandidateProcess, f: np.ndarray, errors: np.ndarray, measure: Measure) -> float:
     """The integral beyond the largest |f| (check 2), of f and errors (n, o); 0 where errors are small."""
-    points = measure.from_unit_cube(shifted_sobol(measure.dimension, 16 * DESIGN.pool, 0))
+    points = measure.from_unit_cube(shifted_sobol(measure.dimension, 16 * ENGINES.draws, 0))
     shares = np.bincount(cKDTree(member.data.u).query(points)[1], minlength=len(f)) / len(points)
     errors = errors if member.data.centred else errors * (member.data.values - 0.5 * errors)  # f = g^2 / 2
     sizes = np.linalg.norm(f, axis=1)
@@ -439,7 +439,7 @@ class Answer:
         """Whether the measure has mass near points (M, D), (M,)."""
         if isinstance(self.measure, Uniform):
             return np.isfinite(np.asarray(self.measure.log_density(u)))
-        reach = DESIGN.stretch**2 * float(chdtri(u.shape[1], 1.0 - WIDENING.reached))
+        reach = ENGINES.wider**2 * float(chdtri(u.shape[1], 1.0 - WIDENING.reached))
         return np.asarray(np.sum(u**2, axis=1) < reach)
 
     def log_size(self, u: np.ndarray) -> np.ndarray:
@@ -450,8 +450,8 @@ class Answer:
         """Draws (M, D) of a proposal that covers a, and the logarithms (M,) of a over its density."""
         d = self.member.data.u.shape[1]
         standard = Proposal(np.ones(1), np.zeros((1, d)), np.eye(d)[None])
-        proposal = covering(standard, self.member.data.u, self.log_size, DESIGN.pool, seed)
-        u = proposal.draws(DESIGN.pool, seed)
+        proposal = covering(standard, self.member.data.u, self.log_size, ENGINES.draws, seed)
+        u = proposal.draws(ENGINES.draws, seed)
         return u, self.log_size(u) - proposal.density.log_density(u)
 
     def tests(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -465,9 +465,9 @@ class Answer:
         number = (count + seed % 2) // 2  # half of them, and of a single one half of the time
         near = u[np.unique(resampled(normalised(tempered), max(number, 1), seed))[:number]]
         wide = Spread.of(u, weights)
-        far = wide.scattered(DESIGN.pool, seed)
+        far = wide.scattered(ENGINES.draws, seed)
         inside = self._inside(far)
-        share = max(float(inside.mean()), 1.0 / DESIGN.pool)
+        share = max(float(inside.mean()), 1.0 / ENGINES.draws)
         points = np.concatenate([near, far[inside][: count - len(near)]])
         log_m, log_p = self.logs(points)
         log_q = np.logaddexp(

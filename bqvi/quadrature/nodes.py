@@ -21,6 +21,7 @@ from acquisition.search import ContinuousSearch
 from bqvi.quadrature.peaks import PeakFamily, drawn
 from bqvi.quadrature.settings import DESIGN
 from bqvi.quadrature.surrogate import CandidateProcess, Cube
+from bqvi.runs.settings import ENGINES
 from gp.low_discrepancy import normal_sobol, shifted_sobol
 from gp.measures import Empirical, Measure, Uniform
 from gp.observations import Values, covariance
@@ -36,14 +37,15 @@ def pool(
     """
     if isinstance(measure, Empirical):
         return _remaining(measure, taken, seed)
-    chart, cube_points = member.chart, shifted_sobol(measure.dimension, DESIGN.pool, seed)
+    chart, cube_points = member.chart, shifted_sobol(measure.dimension, ENGINES.draws, seed)
     if isinstance(chart, Cube):
         return chart.backward(chart.measure.from_unit_cube(cube_points))
     u = measure.from_unit_cube(cube_points)
     if not isinstance(measure, Uniform):
-        u[DESIGN.pool // 2 :] *= DESIGN.stretch if log else np.linspace(1.0, 2.5, DESIGN.pool // 2)[:, None]
+        far = u[len(u) // 2 :]
+        far *= ENGINES.wider if log else np.linspace(1.0, 2.5, len(far))[:, None]
     if isinstance(member.family, PeakFamily):
-        near = drawn(member.family, normal_sobol(measure.dimension, DESIGN.pool, seed))
+        near = drawn(member.family, normal_sobol(measure.dimension, ENGINES.draws, seed))
         return np.concatenate([u, chart.backward(near)])
     return u
 
@@ -51,8 +53,8 @@ def pool(
 def _remaining(measure: Empirical, taken: np.ndarray | None, seed: int) -> np.ndarray:
     seen = set() if taken is None else {tuple(row) for row in taken}
     found = np.array([row for row in np.unique(measure.points, axis=0) if tuple(row) not in seen])
-    if len(found) > DESIGN.pool:
-        found = np.random.default_rng(seed).permutation(found)[: DESIGN.pool]
+    if len(found) > ENGINES.draws:
+        found = np.random.default_rng(seed).permutation(found)[: ENGINES.draws]
     return found.reshape(-1, measure.dimension)
 
 

@@ -42,6 +42,7 @@ from bqvi.quadrature.surrogate import (
     starting_points,
     surrogate,
 )
+from bqvi.runs.settings import ENGINES
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise
 from gp.fixed_points.gram import MOST_PAIRED
 from gp.low_discrepancy import normal_sobol, shifted_sobol
@@ -179,7 +180,7 @@ class Rises:
             return 0.0
         dimension, at = self.u.shape[1], self.parts[0].at
         radius = math.sqrt(float(np.quantile(np.sum(self.u**2, axis=1), 0.9)))
-        ends = normal_sobol(dimension, DESIGN.pool // RISES.centres, 0)
+        ends = normal_sobol(dimension, ENGINES.draws // RISES.centres, 0)
         ends *= radius / np.linalg.norm(ends, axis=1)[:, None]
         logs, inner = at(ends)[1], at(ends / 1.1)[1]
         log_area = math.log(2.0) + 0.5 * dimension * math.log(math.pi) - math.lgamma(0.5 * dimension)
@@ -200,9 +201,9 @@ class Rises:
     def _candidates(self, seed: int) -> np.ndarray:
         """Points of the measure, and more about those with the largest bounds."""
         dimension = self.measure.dimension
-        wide = self.measure.from_unit_cube(shifted_sobol(dimension, DESIGN.pool, seed))
+        wide = self.measure.from_unit_cube(shifted_sobol(dimension, ENGINES.draws, seed))
         centres = wide[np.argsort(-_Bounds.of(self, wide).values())[: RISES.centres]]
-        steps = normal_sobol(dimension, DESIGN.pool // RISES.centres, seed)
+        steps = normal_sobol(dimension, ENGINES.draws // RISES.centres, seed)
         widths = np.sort(cdist(wide, centres), axis=0)[2 * dimension]  # about the distance of candidates
         near = np.concatenate([c + w * steps for c, w in zip(centres, widths, strict=True)])
         inside = np.isfinite(self.log_density(near))
@@ -302,7 +303,7 @@ def _hidden(problem: IntegrationProblem, state: IntegrationState, most: int) -> 
     measure, dimension = problem.standard.measure, problem.measure.dimension
     u = np.concatenate([state.u, state.pending_u])  # what is under evaluation counts as predicted
     count = RISES.neighbours * math.comb(dimension + 2, 2)
-    places = measure.from_unit_cube(shifted_sobol(dimension, DESIGN.pool, problem.seed))
+    places = measure.from_unit_cube(shifted_sobol(dimension, ENGINES.draws, problem.seed))
     sizes = np.append(state.values[:, 0], np.full(len(state.pending_u), -np.inf))
     sizes += np.asarray(measure.log_density(u), float)
     good = np.flatnonzero(np.isfinite(sizes))

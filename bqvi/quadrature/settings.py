@@ -24,10 +24,6 @@ class NodeDesignSettings:
     if that is more."""
     outermost: float = 0.3
     """Share of the distance from the outermost node to a face of a box at which a further node lies."""
-    pool: int = 512
-    """The number of candidates for a node, and of draws of the proposal of tests."""
-    stretch: float = 1.5
-    """Factor on the coordinates of half of the candidates for a density, where the measure has no bounds."""
     draws: int = 24
     """Draws of hyperparameters for the final integral."""
 

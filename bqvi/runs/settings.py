@@ -24,6 +24,16 @@ class EngineSettings:
     """Standard deviations beyond which an error is not expected."""
     groups: int = 16
     """Groups of draws, whose spread gives a standard deviation due to the draws."""
+    wider: float = 1.5
+    """The scale of candidates for an evaluation, in units of that of the answer or of the measure."""
+    gain: float = 0.3
+    """The least gain of a climb or of a step of a fit, in nats, after which there is another."""
+    draws: int = 512
+    """Draws of a posterior by which hyperparameters and maps of scales are compared, and of a measure."""
+    further: int = 256
+    """Draws of each further proposal of a posterior, and candidates among them."""
+    iterations: int = 10
+    """The most rounds of a population of draws, and steps of the search for the rate of a map of scales."""
     grown: float = 1.5
     """The growth of an answer's standard deviation by its test with which the answer does not stand."""
 

@@ -64,6 +64,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bqvi.importance import WIDE, WIDER, Proposal, covering, effective_size, pareto_shape, resampled
+from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.frame import Feasibility
 from bqvi.variational_bmc.settings import COMPONENTS, FITTING, NODES, POOLED, WEIGHTS
 from bqvi.variational_bmc.surrogate import Surrogate, log_posterior
@@ -303,7 +304,7 @@ def spread(surrogate: Surrogate, found: Correction, seed: int) -> float:
         return np.inf
     sd = objective.prior.sd  # no standard deviation exceeds that of the prior
     scale = sd[:, None] * laplace.root(best.curvature * np.outer(sd, sd), 1.0)
-    u = found.u[resampled(found.weights, FITTING.set_draws, seed)]
+    u = found.u[resampled(found.weights, ENGINES.draws, seed)]
     known = surrogate.mean(u)
     steps = np.clip(normal_sobol(len(psi), FITTING.sets, seed), -FITTING.furthest, FITTING.furthest)
 
@@ -341,7 +342,7 @@ class PooledDraws:
 
     def of_q(self) -> PooledDraws:
         """The draws of q and q widened alone."""
-        n = self.count - 2 * POOLED.draws
+        n = self.count - 2 * ENGINES.further
         return replace(
             self, u=self.u[:n], whitened=self.whitened[:, :n], mean=self.mean[:n], variance=self.variance[:n],
             log_proposal=self.log_plain[:n], log_plain=self.log_plain[:n], log_q=self.log_q[:n],
@@ -409,11 +410,11 @@ def pool_of(
     plain = q.joined(q.widened(WIDER), WIDE)
     wide = q.widened(POOLED.wider)
     first = PointMoments(found.u, found.whitened, found.mean, found.variance)
-    further = _known(surrogate, proposal_of(wide, 0.0).draws(POOLED.draws, seed))
+    further = _known(surrogate, proposal_of(wide, 0.0).draws(ENGINES.further, seed))
     local = _local(q, plain, (first, further), top, seed)
-    draws = first.joined(further, _known(surrogate, proposal_of(local, 0.0).draws(POOLED.draws, seed + 1)))
-    total = count + 2 * POOLED.draws
-    shares = np.array([count, POOLED.draws, POOLED.draws]) / total
+    draws = first.joined(further, _known(surrogate, proposal_of(local, 0.0).draws(ENGINES.further, seed + 1)))
+    total = count + 2 * ENGINES.further
+    shares = np.array([count, ENGINES.further, ENGINES.further]) / total
     logs = np.stack([one.log_density(draws.u) for one in (plain, wide, local)])
     return PooledDraws(
         u=draws.u,

@@ -363,7 +363,7 @@ def _climbed(
     From a ``surprising`` value the mode may be one inside of a known one.
     """
     points, values = run.made.points, run.made.values
-    dimension, gain = points.shape[1], max(EXPLORATION.gain, 2.0 * noise_sd)
+    dimension, gain = points.shape[1], max(ENGINES.gain, 2.0 * noise_sd)
     most = None if run.made.gradients is None else EXPLORATION.most_with_gradients
 
     def within(x: np.ndarray) -> bool:

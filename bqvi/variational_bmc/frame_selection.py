@@ -261,7 +261,7 @@ def with_other_map(state: State, estimate: Estimate, step: InferenceStep) -> Sta
         count = max(2 * made.points.shape[1] + 2, len(made) // 2)
         x = made.points[np.argsort(-made.values, kind="stable")[:count]]
     else:
-        x = state.frame.out(found.u[resampled(found.weights, SCALINGS.draws, step.seed)])
+        x = state.frame.out(found.u[resampled(found.weights, ENGINES.draws, step.seed)])
     if wasteful(estimate):
         return _with_map(state, *_after(None, x))
     few = _of_all_depths(state)
@@ -320,7 +320,7 @@ def _most_likely(state: State, x: np.ndarray, step: InferenceStep) -> _Map | Non
         k, change = max(pairs, key=lambda pair: evidence(led_by(x, *pair), psi))
         search = minimize_scalar(
             lambda size: -evidence(led_by(x, k, math.copysign(size, change)), psi),
-            bounds=(0.0, SCALINGS.steepest), method="bounded", options={"maxiter": SCALINGS.search},
+            bounds=(0.0, SCALINGS.steepest), method="bounded", options={"maxiter": ENGINES.iterations},
         )  # fmt: skip
         now = state.frame.scaling
         present = without if now is None else evidence(now, psi)

@@ -128,9 +128,9 @@ def annealed(
     """
     dimension = len(mean)
     # effective draws
-    least = max(0.2 * RESTARTS.draws, min(4.0 * dimension, 0.5 * RESTARTS.draws))
-    for step in range(RESTARTS.rounds):
-        z = normal_sobol(dimension, RESTARTS.draws, seed + step)
+    least = max(0.2 * ENGINES.further, min(4.0 * dimension, 0.5 * ENGINES.further))
+    for step in range(ENGINES.iterations):
+        z = normal_sobol(dimension, ENGINES.further, seed + step)
         factor = RESTARTS.widening * correlation_root(covariance, 1e-12)
         u = mean + z @ factor.T
         log_g = -0.5 * np.einsum("md,md->m", z, z)

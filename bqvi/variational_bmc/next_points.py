@@ -43,7 +43,7 @@ from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.correction import Correction, PointMoments, PooledDraws
 from bqvi.variational_bmc.frame_selection import evaluated_box
 from bqvi.variational_bmc.learning import ascended
-from bqvi.variational_bmc.settings import EXPLORATION, NODES
+from bqvi.variational_bmc.settings import NODES
 from bqvi.variational_bmc.state import (
     Estimate,
     Settings,
@@ -74,7 +74,7 @@ def batch_size(state: State, settings: Settings) -> int:
     if settings.few is not None:
         return settings.batch if settled(state) else settings.few
     if settled(state):  # a share that grows, so that runs with many evaluations have few steps
-        return max(settings.batch, min(len(state) ** 2 // 12500, NODES.candidates // 4))
+        return max(settings.batch, min(len(state) ** 2 // 12500, ENGINES.further // 4))
     return min(2 if state.usable.gradients is None else 1, settings.batch)
 
 
@@ -256,10 +256,10 @@ def _candidates(share: np.ndarray, feasible: np.ndarray, rng: np.random.Generato
     if not allowed.any():
         allowed = np.ones(len(allowed), bool)
     places = np.flatnonzero(allowed)
-    if len(places) <= NODES.candidates:
+    if len(places) <= ENGINES.further:
         return places
-    evenly = rng.choice(places, NODES.candidates // 2, replace=False)
-    by_share = resampled(share * allowed + 1e-300, NODES.candidates // 2, int(rng.integers(2**31)))
+    evenly = rng.choice(places, ENGINES.further // 2, replace=False)
+    by_share = resampled(share * allowed + 1e-300, ENGINES.further // 2, int(rng.integers(2**31)))
     return np.unique(np.concatenate([evenly, by_share[allowed[by_share]]]))
 
 
@@ -281,7 +281,7 @@ def next_step(made: Evaluations, most: int | None = None) -> np.ndarray | None:
     if made.gradients is None or made.failed[:1].all():
         return None
     try:
-        climb(Asking(made), made.points[0], EXPLORATION.gain, most)
+        climb(Asking(made), made.points[0], ENGINES.gain, most)
     except AsksError as asks:
         return asks.points[0]
     return _in_a_new_direction(made)

@@ -49,8 +49,6 @@ class FittingSettings:
     one of four, as then are new fits of an unknown noise."""
     sets: int = 8
     """The number of draws of the hyperparameters, for the standard deviation of the evidence due to them."""
-    set_draws: int = 512
-    """The number of draws of the posterior on which they are compared."""
     furthest: float = 2.0
     """The largest distance of drawn hyperparameters from their mean, in standard deviations."""
     lengthscale: tuple[float, float] = (2.0, 1.0)
@@ -88,10 +86,6 @@ class ScalingSettings:
     which leading coordinates are compared."""
     steepest: float = 3.0
     """The largest change of these logarithms."""
-    search: int = 10
-    """The number of steps of the search for the rate."""
-    draws: int = 512
-    """The number of draws of the posterior of which the moments and centres of maps are computed."""
     often: float = 1.4
     """The growth of the evaluations after which another map is tried."""
     unlike: float = 0.1
@@ -126,10 +120,6 @@ class RestartSettings:
     kept_effective: float = 0.02
     """The effective share of the draws in the last record above which q is kept for a further step: new
     components of q lower the share for a step, and would be lost in a new start."""
-    draws: int = 256
-    """The number of draws of a round of annealed population Monte Carlo."""
-    rounds: int = 10
-    """The largest number of such rounds."""
     widening: float = 1.3
     """The standard deviations of the proposal over those of the Gaussian."""
     flattest: float = 1e-2
@@ -167,8 +157,6 @@ class PooledSettings:
 
     wider: float = 4.0
     """The factor of q's scales."""
-    draws: int = 256
-    """The number of draws of each of the two proposals."""
     places: int = 64
     """The number of points at each of which the second proposal has a Gaussian, chosen by the usual power of
     the density (`NodeSettings.tempers`)."""
@@ -182,8 +170,6 @@ class NodeSettings:
 
     targets: int = 160
     """The number of draws by which the criterion is integrated."""
-    candidates: int = 256
-    """The number of draws that are candidates for an evaluation."""
     most: float = 20.0
     """The largest standard deviation of f in the interquantile range, in nats."""
     tempers: tuple[float, float] = (0.4, 0.75)
@@ -222,7 +208,6 @@ class ExplorationSettings:
     without_mode : the number of climbs without a mode, one more for each known mode beyond the first, after
         which no further climb is begun, for each ``points`` points; points from which no climb was begun
         count like those from which one was.
-    gain : the nats that a climb has to gain in its last steps to continue.
     longest : the largest length of the first step of a climb, and of twice its first radius from values.
     most_with_gradients : the largest number of points of a climb with gradients.
     late : with half of the budget spent a run explores ``late`` points although it is not about to converge,
@@ -234,7 +219,6 @@ class ExplorationSettings:
     share: float = 0.1
     margin: float = 3.0
     without_mode: int = 3
-    gain: float = 0.3
     longest: float = 1.0
     most_with_gradients: int = 15
     late: int = 7

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from bqvi.runs.settings import ENGINES
 from bqvi.variational_bmc.correction import ANYWHERE, correct, moments_of, pool_of
 from bqvi.variational_bmc.settings import POOLED
 from bqvi.variational_bmc.variational import DiagonalMixture
@@ -70,7 +71,7 @@ def test_the_pool_integrates_what_q_covers_in_part(seed):
     found = np.exp(pool.mean - pool.log_proposal).sum() / pool.count
     # the standard error of independent draws is 2 % here; Sobol points have less
     assert found == pytest.approx(2.0 * np.pi, rel=0.1)
-    assert pool.count == 1024 + 2 * POOLED.draws == len(pool.u)
+    assert pool.count == 1024 + 2 * ENGINES.further == len(pool.u)
     np.testing.assert_allclose(pool.log_q, q.log_density(pool.u), rtol=1e-12)
 
 
