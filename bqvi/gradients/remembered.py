@@ -74,6 +74,7 @@ from gp.arrays import LOG_2PI
 from gp.conditioning.conditioned import Conditioned
 from gp.conditioning.directional import DirectionalKernel, slope_rows, value_rows
 from gp.evidence import LogPosterior
+from gp.low_discrepancy import normal_sobol
 from gp.threads import single_threaded
 
 _LARGEST = 1e150
@@ -89,7 +90,7 @@ class ElboEstimate:
     value: float
     sd: float
     failing: float
-    """The share of q where evaluations failed."""
+    """The share of q where evaluations fail."""
     doubts: tuple[str, ...] = ()
     """Reasons by residuals: values vary by more than their noise, or one is far above its prediction."""
 
@@ -110,7 +111,7 @@ def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstim
     process, dimension = found.process, len(found.frame.mean)
     value = process.posterior_mean.integrate(np.zeros(dimension), np.eye(dimension)).value
     trust = Trust.of(q, memory, found)
-    sd = trust.sd(found.elbo_variance) if trust.failing <= 1e-3 else np.inf
+    sd = trust.sd(found.elbo_variance) if trust.failing < 0.02 else np.inf
     stated = float(np.sqrt(np.median(memory.noise_variances[:, 0])))
     noise = understated_noise(*found.fitted.noisier(found.logs), stated) if stated else ()
     return ElboEstimate(value - 0.5 * dimension + float(q.entropy), sd, trust.failing, noise + found.above)
@@ -125,7 +126,7 @@ class Trust:
     difference: float
     """(d^2 + s^2)^(1/2), nats."""
     failing: float
-    """The share of q where evaluations failed."""
+    """The share of q where evaluations fail."""
 
     @classmethod
     def of(cls, q: Gaussian | DiagonalGaussian, memory: Memory, found: NearQ) -> Trust:
@@ -133,8 +134,9 @@ class Trust:
         count = max(int(EVIDENCE.predicted * len(memory)), 1)
         before = process_near(q, memory.earliest(max(len(memory) - count, 0)))
         squares = 1.0 if before is None else before.squared_error(memory, count)
-        mean, error, failing = found.difference(memory)
-        return cls(squares, float(np.hypot(mean, error)), failing)
+        draws = normal_sobol(len(found.frame.mean), 1024, 0)
+        failing = 1.0 - float(LogisticFeasibility.near(found.frame, memory)(draws).mean())
+        return cls(squares, float(np.hypot(*found.difference(memory))), failing)
 
     def sd(self, variance: float) -> float:
         """The standard deviation of an integral whose posterior ``variance`` is given."""
@@ -225,19 +227,18 @@ class NearQ:
         mean = float(weights @ squares / weights.sum())
         return max((total * mean + EVIDENCE.prior) / (total + EVIDENCE.prior), 1.0)
 
-    def difference(self, memory: Memory) -> tuple[float, float, float]:
-        """d, s, and the share of q that failed evaluations represent."""
+    def difference(self, memory: Memory) -> tuple[float, float]:
+        """d and s."""
         known = self.frame.whiten(memory.points)
         weights = _weights(np.concatenate([known, self.frame.whiten(memory.failed)]))
-        failed = np.append(memory.below, np.ones(len(memory.failed), bool))
-        failing, weights = float(weights[failed].sum()), np.where(failed, 0.0, weights)[: len(known)]
+        weights = np.where(memory.below, 0.0, weights[: len(known)])
         residuals, others = np.zeros(len(known)), weights > 0.0
         for rows in self.nodes:
             residuals[self.used[rows[:, 0]]] = self.process.evidence.left_out(rows)[:, 0]
         others[self.used] = False
         residuals[others] = self.residuals(memory, np.flatnonzero(others))
         mean = float(weights @ residuals)
-        return mean, float(np.linalg.norm(weights * (residuals - mean))), failing
+        return mean, float(np.linalg.norm(weights * (residuals - mean)))
 
 
 def log_designs(u: np.ndarray) -> np.ndarray:
@@ -387,8 +388,8 @@ class EvidenceEstimate:
     sd: float
     pareto_k: float
     effective_sample_size: float
-    infeasible: float
-    """Share of the mass of q where evaluations fail."""
+    failing: float
+    """The share of q where evaluations fail."""
     contradicted: int = -1
     """The row of a gradient that all other evaluations contradict."""
 
@@ -429,11 +430,9 @@ def remembered_evidence(
         abs((EVIDENCE.share_at(shape) if len(beyond) > 1 else 1.0) * (value - elbo)),
         _rise(memory),
     )
-    parts = Trust.of(q, memory, found).sd(variance), _of_draws(weights), max(unseen)
-    of_q = np.exp(at.log_ratio)
-    infeasible = float(of_q @ (1.0 - at.possible) / of_q.sum())
-    sd = float(np.linalg.norm(parts))
-    return EvidenceEstimate(value, sd, shape, effective, infeasible, found.contradicted)
+    trust = Trust.of(q, memory, found)
+    sd = float(np.linalg.norm([trust.sd(variance), _of_draws(weights), max(unseen)]))
+    return EvidenceEstimate(value, sd, shape, effective, trust.failing, found.contradicted)
 
 
 def _rise(memory: Memory) -> float:

@@ -122,11 +122,11 @@ class Fit(DoorResult):
 
     def _of_failures(self, memory: Memory) -> list[str]:
         failed = len(memory.censored.failed)
-        if not failed or self._evidence is None or self._evidence.infeasible < 0.02:
+        if not failed or self._evidence is None or self._evidence.failing < 0.02:
             return []
         return [
             f"{failed} of {self.n_evaluations} evaluations failed, in a region that holds about "
-            f"{self._evidence.infeasible:.0%} of q. The log evidence leaves that region out; the ELBO and "
+            f"{self._evidence.failing:.0%} of q. The log evidence leaves that region out; the ELBO and "
             "the posterior include it. State the feasible region by bounds if it is a box, or use bqvi.vbmc."
         ]
 

@@ -147,6 +147,20 @@ def test_an_elbo_that_is_not_known_is_said():
     assert "The ELBO of q is not known from 10 evaluations" in found.warnings[0]
 
 
+@pytest.mark.parametrize("seed", [2, 4])
+def test_no_claim_where_a_thirtieth_of_q_fails(seed):
+    """The ELBO of every Gaussian is -inf; few evaluations beyond the edge, far from q, had left a claim."""
+    slope = 0.3 * np.random.default_rng(seed).normal(size=5)
+
+    def cut(theta):
+        values = -0.5 * np.square(theta).sum(1) - 0.3 * np.logaddexp(0.0, theta @ slope)
+        return np.where(theta[:, 0] < -1.8, -np.inf, values)
+
+    with pytest.warns(UserWarning, match="evaluations failed in a region"):
+        found = bqvi.fit(LogJoint(cut, 5, gradient=None), method="bq", budget=120, seed=seed)
+    assert not found.converged
+
+
 def test_the_elbo_of_a_q_that_reaches_where_evaluations_fail_is_not_known():
     """A Gaussian has mass where the log joint is -inf, or a floor: its ELBO is -inf, or far lower."""
 
