@@ -181,7 +181,7 @@ def _newton(
     settings: Search,
 ) -> Optimum:
     spent, message = 1, "the iterations are spent"
-    damping, curvature = settings.damping * np.eye(len(psi)), None
+    damping, curvature = max(settings.damping, 1e-100) * np.eye(len(psi)), None  # also where nothing bends
     for _ in range(settings.iterations):
         if not np.isfinite(at.value):
             message = "the objective is not finite"

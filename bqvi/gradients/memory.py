@@ -187,8 +187,8 @@ class Memory:
         enough = len(self) > 2 * self.points.shape[1]
         if enough and not np.ptp(self.values) > 0.0 and not self.gradients.any():
             raise EvaluationError(
-                f"the log joint is {self.values[0]} at all {len(self)} points, with gradient zero: it does "
-                "not depend on theta, and no Gaussian is best. Check that log_prob uses its argument"
+                f"the log joint is {self.values[0]} at all {len(self)} points, with gradient zero: log_prob "
+                "does not use its argument, or all lie where it has a floor: give start_from elsewhere"
             )
 
 

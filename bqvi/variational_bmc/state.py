@@ -94,7 +94,7 @@ class Row:
     """Whether exploration is complete."""
     unseen: float = UNEXPLORED.unseen
     """The nats that unseen modes are expected to add to the log evidence."""
-    hidden: float = UNEXPLORED.hidden
+    hidden: float = 0.0
     """The part of these for modes that no evaluation would have shown, which the sd does not contain."""
     total_variation: float = nan
     """The total variation distance of surrogate and log joint, estimated at draws (:mod:`stopping`)."""

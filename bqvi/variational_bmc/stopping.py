@@ -2,9 +2,9 @@
 
 A record has the estimate of a step and the sd of the log evidence (`record`), the root of the sum of the
 squares of three: by the surrogate, scaled by its prediction errors; by the number of draws; and what is not
-seen. This is the largest of the nats that unseen modes are expected to add, without hidden ones, the sd by
-unknown edges of where f is finite, the rise if f is higher where it is unknown, and the change of an estimate
-that is not settled. No evaluation speaks of hidden modes, whose part stands beside the sd.
+seen. This is the largest of the nats that unseen modes are expected to add, the sd by unknown edges of where
+f is finite, the rise if f is higher where it is unknown, and the change of an estimate that is not settled.
+Once exploration is complete, what hidden modes may add stands beside the sd: no evaluation speaks of them.
 Seven conditions on the last records, with the thresholds of `ConvergenceSettings`, have to hold.
 
 - *Is the posterior settled?* Successive posteriors differ by little more than estimates of equal ones do.
@@ -92,6 +92,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         these.
     """
     found, volume, modes = estimate.found, state.frame.log_volume, state.exploration
+    hidden = modes.hidden if modes.complete else 0.0
     divergence, log_evidence = _divergence(before, state), found.log_evidence + volume
     beyond = estimate.pool.possible_rise(found.log_evidence, estimate.surrogate.data.top)
     process = found.surrogate_sd * np.sqrt(max(1.0, prediction_error(state)))
@@ -106,7 +107,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         elbo=found.elbo + volume,
         elbo_sd=float(np.hypot(seen, unseen)),
         log_evidence=log_evidence,
-        log_evidence_sd=float(np.hypot(seen, max(unseen, modes.unseen - modes.hidden))),
+        log_evidence_sd=float(np.hypot(seen, max(unseen, modes.unseen - hidden))),
         effective_share=found.effective_sample_size / len(found.u),
         pareto_k=found.pareto_k,
         n_components=estimate.q.count,
@@ -115,7 +116,7 @@ def record(before: State, state: State, estimate: Estimate) -> Row:
         divergence_floor=0.5 * (before.floor + state.floor),
         explored=modes.complete,
         unseen=modes.unseen,
-        hidden=modes.hidden,
+        hidden=hidden,
         total_variation=variation,
         tested=0 if math.isnan(variation) else state.tested,
         beyond=beyond,
