@@ -184,8 +184,8 @@ def _doubts(function: Function, x: np.ndarray, values: np.ndarray) -> tuple[str,
     if values.shape[1] > 1 or not (low < -_DEEP and low + 1.0 < high < 0.0):
         return ()
     return (
-        f"All values are negative, from {low:.4g} to {high:.4g}, as those of a log density are: if f is one, "
-        "the integral of its exponential is wanted, with log=True.",
+        f"All values are negative, from {low:.4g} to {high:.4g}, as those of a log density are: for the "
+        "integral of its exponential integrate it with log=True; its mean, as in an ELBO, is right.",
     )
 
 
