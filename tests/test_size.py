@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 CORE = ("calls", "runs", "posterior", "variational_bmc", "quadrature", "inference", "gradients")
 """What all doors use, and the engines."""
 CAPS = {
-    "lines of bqvi, gp and acquisition": 56_013,
-    "lines of the core of bqvi": 26_668,
+    "lines of bqvi, gp and acquisition": 56_011,
+    "lines of the core of bqvi": 26_666,
     "constants": 230,
     "functions with one caller, in another file": 102,
     "arguments of vbmc": 18,

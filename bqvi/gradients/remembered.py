@@ -65,7 +65,7 @@ from bqvi.calls.returned import understated_noise
 from bqvi.families import DiagonalGaussian, Gaussian
 from bqvi.gradients.designs import LogisticFeasibility
 from bqvi.gradients.memory import Memory
-from bqvi.gradients.settings import EVIDENCE, NOISE
+from bqvi.gradients.settings import EVIDENCE, LEFT_OUT
 from bqvi.gradients.surrogates import OnFunction, fitted, of_rows, over_scale
 from bqvi.gradients.whitened import WhitenedFrame, distance_noise
 from bqvi.importance import Proposal, effective_size, log_student, pareto_shape, weighted_quantile
@@ -134,8 +134,10 @@ class Trust:
         count = max(int(EVIDENCE.predicted * len(memory)), 1)
         before = process_near(q, memory.earliest(max(len(memory) - count, 0)))
         squares = 1.0 if before is None else before.squared_error(memory, count)
-        draws = normal_sobol(len(found.frame.mean), 1024, 0)
-        failing = 1.0 - float(LogisticFeasibility.near(found.frame, memory)(draws).mean())
+        failing = 0.0
+        if len(memory.censored.failed):
+            succeeds = LogisticFeasibility.near(found.frame, memory)
+            failing = 1.0 - float(succeeds(normal_sobol(len(found.frame.mean), 1024, 0)).mean())
         return cls(squares, float(np.hypot(*found.difference(memory))), failing)
 
     def sd(self, variance: float) -> float:
@@ -229,9 +231,8 @@ class NearQ:
 
     def difference(self, memory: Memory) -> tuple[float, float]:
         """d and s."""
-        known = self.frame.whiten(memory.points)
-        weights = _weights(np.concatenate([known, self.frame.whiten(memory.failed)]))
-        weights = np.where(memory.below, 0.0, weights[: len(known)])
+        known, failed = (self.frame.whiten(points) for points in (memory.points, memory.failed))
+        weights = _weights(np.concatenate([known, failed]))[: len(known)] * ~memory.below
         residuals, others = np.zeros(len(known)), weights > 0.0
         for rows in self.nodes:
             residuals[self.used[rows[:, 0]]] = self.process.evidence.left_out(rows)[:, 0]
@@ -328,7 +329,7 @@ def _near(points: np.ndarray, phi: np.ndarray, most: int) -> np.ndarray | None:
     """Which of (m, D) points are used, the latest; None where fewer than D + 2 are near."""
     d = points.shape[1]
     squares = np.einsum("nd,nd->n", points, points)
-    near = np.flatnonzero(squares <= NOISE.left_out * d)
+    near = np.flatnonzero(squares <= LEFT_OUT * d)
     if len(near) < d + 2:
         return None
     near = near[squares[near] <= max(EVIDENCE.furthest * d, _least(squares[near], 2 * d + 2))]

@@ -23,11 +23,6 @@ class NoiseSettings:
     fading: float = 0.5
     """The increase of |u|^2 / D beyond ``near`` over which the noise grows by a factor e."""
 
-    @property
-    def left_out(self) -> float:
-        """|u|^2 / D beyond which points are left out, as their noise would exceed the process' variance."""
-        return self.near + 16.0 * self.fading
-
 
 @dataclass(frozen=True)
 class SearchSettings:
@@ -140,6 +135,8 @@ class MemoisedSettings:
 
 STOCHASTIC, MEMOISED = StochasticSettings(), MemoisedSettings()
 NOISE = NoiseSettings()
+LEFT_OUT = NOISE.near + 16.0 * NOISE.fading
+"""|u|^2 / D beyond which points are left out, as their noise would exceed the process' variance."""
 SEARCH = SearchSettings()
 CACHE = CacheSettings()
 FEASIBILITY = FaultSettings()

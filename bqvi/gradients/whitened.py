@@ -23,7 +23,7 @@ import numpy as np
 
 from bqvi.arrays import Values
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.gradients.settings import NOISE
+from bqvi.gradients.settings import LEFT_OUT, NOISE
 from gp.arrays import to_numpy
 from gp.matrices import transposed_solve, triangular_inverse, whitened_rows
 
@@ -183,5 +183,5 @@ def typical_noise(measured: np.ndarray | None, jitter: float = JITTER) -> float:
 
 def near_q(points: np.ndarray) -> np.ndarray:
     """Which of (m, D) points are near enough to q to be used, (m,); all, if fewer than two are."""
-    near: np.ndarray = np.einsum("nd,nd->n", points, points) < NOISE.left_out * points.shape[1]
+    near: np.ndarray = np.einsum("nd,nd->n", points, points) < LEFT_OUT * points.shape[1]
     return near if near.sum() >= 2 else np.ones_like(near)
