@@ -90,7 +90,7 @@ class ElboEstimate:
     value: float
     sd: float
     failing: float
-    """The share of q where evaluations fail."""
+    """The share of q where evaluations fail; 0 below a fiftieth."""
     doubts: tuple[str, ...] = ()
     """Reasons by residuals: values vary by more than their noise, or one is far above its prediction."""
 
@@ -111,7 +111,7 @@ def remembered_elbo(q: Gaussian | DiagonalGaussian, memory: Memory) -> ElboEstim
     process, dimension = found.process, len(found.frame.mean)
     value = process.posterior_mean.integrate(np.zeros(dimension), np.eye(dimension)).value
     trust = Trust.of(q, memory, found)
-    sd = trust.sd(found.elbo_variance) if trust.failing < 0.02 else np.inf
+    sd = trust.sd(found.elbo_variance) if not trust.failing else np.inf
     stated = float(np.sqrt(np.median(memory.noise_variances[:, 0])))
     noise = understated_noise(*found.fitted.noisier(found.logs), stated) if stated else ()
     return ElboEstimate(value - 0.5 * dimension + float(q.entropy), sd, trust.failing, noise + found.above)
@@ -126,7 +126,7 @@ class Trust:
     difference: float
     """(d^2 + s^2)^(1/2), nats."""
     failing: float
-    """The share of q where evaluations fail."""
+    """The share of q where evaluations fail; 0 below a fiftieth."""
 
     @classmethod
     def of(cls, q: Gaussian | DiagonalGaussian, memory: Memory, found: NearQ) -> Trust:
@@ -138,7 +138,7 @@ class Trust:
         if len(memory.censored.failed):
             succeeds = LogisticFeasibility.near(found.frame, memory)
             failing = 1.0 - float(succeeds(normal_sobol(len(found.frame.mean), 1024, 0)).mean())
-        return cls(squares, float(np.hypot(*found.difference(memory))), failing)
+        return cls(squares, float(np.hypot(*found.difference(memory))), failing * (failing >= 0.02))
 
     def sd(self, variance: float) -> float:
         """The standard deviation of an integral whose posterior ``variance`` is given."""
@@ -390,7 +390,7 @@ class EvidenceEstimate:
     pareto_k: float
     effective_sample_size: float
     failing: float
-    """The share of q where evaluations fail."""
+    """The share of q where evaluations fail; 0 below a fiftieth."""
     contradicted: int = -1
     """The row of a gradient that all other evaluations contradict."""
 

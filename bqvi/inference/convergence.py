@@ -317,7 +317,7 @@ def _reasons(state: LoopState, found: ElboEstimate | None, tolerance: float) -> 
     if found is None:
         return ["the ELBO of q is not known from so few evaluations near it"]
     reasons, memory = [], state.memory
-    if not found.failing < 0.02:
+    if found.failing:
         reasons.append(f"evaluations failed in a region with about {found.failing:.1%} of q")
     elif not found.sd < tolerance:
         reasons.append(f"the ELBO has a standard deviation of {found.sd:.2g}, not below {tolerance:.2g}")

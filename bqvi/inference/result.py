@@ -122,7 +122,7 @@ class Fit(DoorResult):
 
     def _of_failures(self, memory: Memory) -> list[str]:
         failed = len(memory.censored.failed)
-        if not failed or self._evidence is None or self._evidence.failing < 0.02:
+        if not failed or self._evidence is None or not self._evidence.failing:
             return []
         return [
             f"{failed} of {self.n_evaluations} evaluations failed, in a region that holds about "
