@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -40,12 +40,14 @@ from gp.embeddings import Formulas, formulas
 from gp.embeddings.embed import gradient_in_points, in_kind_of
 from gp.integrals import Integrals
 from gp.kernels.crossed import contracted_gradient, diagonal_gradient
-from gp.marginal import MarginalPosterior
 from gp.matrices import lower_inverse
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
 from gp.measures.mixture_density import MixtureDensity
 from gp.observations import Gradients, Values, covariance
 from gp.posterior import Posterior
+
+if TYPE_CHECKING:
+    from gp.regression.marginal import MarginalPosterior
 
 __all__ = [
     "Acquisition", "Criterion", "IntegralVarianceReduction", "Moments", "Partials", "UncertaintySampling",
@@ -374,7 +376,7 @@ class Acquisition:
 
     def _mixed(self, scores: list[Array]) -> tuple[Array, Array]:
         """The score of the mean criterion (m,), and its derivatives in the parts' scores (J, m)."""
-        if not isinstance(self.posterior, MarginalPosterior):
+        if isinstance(self.posterior, Posterior):
             return scores[0], None
         xp = namespace(*scores)
         stacked = xp.stack(scores)
@@ -413,7 +415,7 @@ def bind(
         When the acquisition is first used, if the criterion needs the integral and the kernel has no
         embedding against the measure.
     """
-    each = posterior.posteriors if isinstance(posterior, MarginalPosterior) else (posterior,)
+    each = (posterior,) if isinstance(posterior, Posterior) else posterior.posteriors
     return Acquisition(criterion, posterior, tuple(_predictor(p, measure, noise) for p in each))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import gp
 from benchmarks.paired import Line, paired
 from experiments.problems.simulated_regression import simulated
-from gp.problem import EvidenceProblem
+from gp.regression.problem import EvidenceProblem
 
 SIZES = (125, 250, 500, 1000, 2000)
 OPERATIONS: Mapping[str, float] = {

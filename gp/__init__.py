@@ -6,17 +6,17 @@ from gp.names import attach
 
 if TYPE_CHECKING:
     from gp import embeddings, expectation, kernels, means, measures
-    from gp.comparison import Comparison, compare
-    from gp.hyperparameters import Hyperparameters, fit
     from gp.integrals import Integral, Integrals, JointIntegral
     from gp.interop import as_botorch_model, from_botorch, from_gpytorch, from_gpytorch_kernel
     from gp.linalg import NotPositiveDefiniteError
-    from gp.marginal import MarginalPosterior, components, marginalise
     from gp.observations import Gradients, Values
     from gp.paths import Path
     from gp.posterior import GradientMoments, Posterior
     from gp.predictions import load
     from gp.process import GaussianProcess
+    from gp.regression.comparison import Comparison, compare
+    from gp.regression.hyperparameters import Hyperparameters, fit
+    from gp.regression.marginal import MarginalPosterior, components, marginalise
 else:
     __getattr__, __dir__ = attach(__name__)
 

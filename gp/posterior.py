@@ -47,7 +47,7 @@ from gp.predictions import PosteriorMethods
 from gp.threads import of_few
 
 if TYPE_CHECKING:
-    from gp.hyperparameters import Hyperparameters
+    from gp.regression.hyperparameters import Hyperparameters
 
 _MISSED = 1e-3
 """The largest error at values without noise, over theirs from the prior mean (.03 in single precision)."""

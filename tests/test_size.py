@@ -13,11 +13,16 @@ import pytest
 import bqvi
 
 ROOT = Path(__file__).parents[1]
-CORE = ("calls", "runs", "posterior", "variational_bmc", "quadrature", "inference", "gradients")
-"""What all doors use, and the engines."""
+CORE = (
+    "bqvi/calls", "bqvi/runs", "bqvi/posterior", "bqvi/variational_bmc", "bqvi/quadrature", "bqvi/inference",
+    "bqvi/gradients", "gp",
+)  # fmt: skip
+"""What all doors use, the engines, and processes."""
+APART = ("gp/interop", "gp/regression")
+"""What of these folders no door needs."""
 CAPS = {
-    "lines of bqvi, gp and acquisition": 56_011,
-    "lines of the core of bqvi": 26_666,
+    "lines of bqvi, gp and acquisition": 56_005,
+    "lines of the core": 37_180,
     "constants": 230,
     "functions with one caller, in another file": 102,
     "arguments of vbmc": 18,
@@ -69,7 +74,7 @@ def sizes() -> dict[str, int]:
     doors = (bqvi.vbmc, bqvi.integrate, bqvi.fit, bqvi.evidence_bounds)
     return {
         "lines of bqvi, gp and acquisition": _lines("bqvi", "gp", "acquisition"),
-        "lines of the core of bqvi": _lines(*(f"bqvi/{name}" for name in CORE)),
+        "lines of the core": _lines(*CORE) - _lines(*APART),
         "constants": _constants(),
         "functions with one caller, in another file": _with_one_caller(),
         **{f"arguments of {door.__name__}": len(inspect.signature(door).parameters) for door in doors},

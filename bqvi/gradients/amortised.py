@@ -32,7 +32,7 @@ from bqvi.calls.draws import called, require_finite_terms
 from bqvi.families import DiagonalGaussian, Product
 from bqvi.gradients.black_box import by_strategy, cost, spending, torch_posterior
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.models.amortised import AmortisedModel
+from bqvi.models.contracts import AmortisedModel
 from bqvi.models.data import Data
 from gp.arrays import LOG_2PI, to_numpy
 

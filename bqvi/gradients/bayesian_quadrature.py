@@ -34,7 +34,7 @@ from bqvi.gradients.settings import DESIGN
 from bqvi.gradients.standard_errors import of_gradient, over_batches, standard_errors, with_sampling
 from bqvi.gradients.surrogates import Kind, OnFunction, OnGradients, Process
 from bqvi.gradients.whitened import WhitenedFrame
-from bqvi.models.conjugate import ConjugateModel
+from bqvi.models.contracts import ConjugateModel
 from bqvi.models.log_joint import LogJointModel, is_moving
 from gp.arrays import to_numpy
 from gp.checks import require_one_of

@@ -30,7 +30,7 @@ from bqvi.calls.faults import N_NEAR, points_near, require_slope
 from bqvi.families.family import Distribution
 from bqvi.gradients.evaluations import at_draws, is_as_stated
 from bqvi.gradients.gradient import Anchor, Batch, local_step
-from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
+from bqvi.models.contracts import ConjugateModel, is_conjugate, update_target
 from bqvi.models.data import Data
 from bqvi.models.log_joint import is_moving
 from gp.arrays import Array, to_numpy

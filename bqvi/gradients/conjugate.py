@@ -23,7 +23,7 @@ import numpy as np
 from bqvi.arrays import subtract
 from bqvi.families.family import Distribution, ExponentialFamily, FamilyOrPoint
 from bqvi.gradients.gradient import Batch, Gradient, local_step
-from bqvi.models.conjugate import LocalModel, LocalStep, update_target
+from bqvi.models.contracts import LocalModel, LocalStep, update_target
 from bqvi.models.data import Data
 
 

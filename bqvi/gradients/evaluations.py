@@ -17,7 +17,7 @@ from bqvi.calls.draws import at_each_draw
 from bqvi.calls.function import AUTODIFF
 from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch
-from bqvi.models.conjugate import is_conjugate
+from bqvi.models.contracts import is_conjugate
 from bqvi.models.data import Data, n_rows
 from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel, is_moving
 from gp.arrays import to_numpy

@@ -33,7 +33,7 @@ import numpy as np
 from bqvi.arrays import Values
 from bqvi.calls import Account
 from bqvi.families.family import FamilyOrPoint
-from bqvi.models.conjugate import LocalStep
+from bqvi.models.contracts import LocalStep
 from bqvi.models.data import Data
 from gp.arrays import Array
 

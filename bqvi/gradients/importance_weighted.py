@@ -38,7 +38,7 @@ from bqvi.gradients.black_box import (
     torch_posterior,
 )
 from bqvi.gradients.gradient import Batch, Gradient
-from bqvi.models.amortised import AmortisedModel, is_amortised
+from bqvi.models.contracts import AmortisedModel, is_amortised
 from bqvi.models.log_joint import LogJointModel
 from gp.arrays import to_numpy
 from gp.checks import require_integer

@@ -41,7 +41,7 @@ from bqvi.arrays import Values, add, flat, inner, subtract, unflat
 from bqvi.families.family import FamilyOrPoint
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.settings import MEMOISED, STOCHASTIC
-from bqvi.models.conjugate import LocalStep, is_conjugate, update_target
+from bqvi.models.contracts import LocalStep, is_conjugate, update_target
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import Array
 

@@ -55,7 +55,7 @@ from bqvi.gradients.evaluations import evaluate_at_draws, is_as_stated
 from bqvi.gradients.gradient import Batch, Gradient
 from bqvi.gradients.settings import DESIGN
 from bqvi.gradients.standard_errors import of_mean, with_sampling
-from bqvi.models.amortised import AmortisedModel, is_amortised
+from bqvi.models.contracts import AmortisedModel, is_amortised
 from bqvi.models.log_joint import LogJoint
 from gp.checks import require_integer
 

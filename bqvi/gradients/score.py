@@ -42,8 +42,7 @@ from bqvi.gradients.black_box import (
 )
 from bqvi.gradients.gradient import Batch, Gradient, local_step
 from bqvi.gradients.standard_errors import of_mean, with_sampling
-from bqvi.models.amortised import AmortisedModel, is_amortised
-from bqvi.models.conjugate import ConjugateModel, is_conjugate, update_target
+from bqvi.models.contracts import AmortisedModel, ConjugateModel, is_amortised, is_conjugate, update_target
 from gp.arrays import Array, to_numpy
 from gp.checks import require_integer, require_one_of
 

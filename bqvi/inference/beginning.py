@@ -46,7 +46,7 @@ from bqvi.gradients.whitened import WhitenedFrame
 from bqvi.inference.settings import BEGINNING
 from bqvi.inference.state import LoopProblem, LoopState, Model
 from bqvi.models.components import STARTS
-from bqvi.models.conjugate import ConjugateModel
+from bqvi.models.contracts import ConjugateModel
 from bqvi.models.data import n_rows, take
 from bqvi.runs.settings import ENGINES
 from gp.arrays import Array

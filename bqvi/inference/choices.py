@@ -60,8 +60,14 @@ from bqvi.inference.steps import (
     Schedule,
     TrustRegion,
 )
-from bqvi.models.amortised import AmortisedModel, is_amortised
-from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel, is_conjugate
+from bqvi.models.contracts import (
+    AmortisedModel,
+    ConjugateModel,
+    LocalModel,
+    PerDatumModel,
+    is_amortised,
+    is_conjugate,
+)
 from bqvi.models.data import Data, n_rows
 from bqvi.models.log_joint import VALUES_ONLY, LogJoint, LogJointModel
 from bqvi.models.representation import representation

@@ -29,7 +29,7 @@ from bqvi.arrays import Values
 from bqvi.families.family import Distribution
 from bqvi.gradients.gradient import Batch, Estimator, Gradient, RememberingEstimator
 from bqvi.inference.state import Model
-from bqvi.models.conjugate import LocalStep, is_conjugate, settled
+from bqvi.models.contracts import LocalStep, is_conjugate, settled
 from bqvi.models.data import Data, n_rows, take
 from gp.arrays import Array, as_like, to_numpy
 

@@ -36,7 +36,7 @@ from bqvi.inference.result import Fit
 from bqvi.inference.starts_run import Starts, StartsRun
 from bqvi.inference.state import LoopState, Model, Monitor, Record, Recorder, as_record
 from bqvi.inference.steps import Geometry, Schedule
-from bqvi.models.conjugate import settled
+from bqvi.models.contracts import settled
 from bqvi.models.data import Data
 from bqvi.models.log_joint import LogJoint
 from bqvi.records import named

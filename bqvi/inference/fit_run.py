@@ -51,7 +51,7 @@ from bqvi.inference.result import Fit
 from bqvi.inference.settings import BEGINNING, GAIN
 from bqvi.inference.state import LoopProblem, LoopState, TraceRow, is_of_one_function, with_unused
 from bqvi.inference.steps import Constant, Geometry
-from bqvi.models.conjugate import is_conjugate
+from bqvi.models.contracts import is_conjugate
 from bqvi.models.data import n_rows
 from bqvi.models.log_joint import LogJoint, is_moving
 from bqvi.records import classes_in, named

@@ -31,7 +31,7 @@ from bqvi.gradients.conjugate import LocalMemory
 from bqvi.gradients.gradient import Batch, Combination, Gradient, RememberingEstimator
 from bqvi.inference.state import LoopProblem, LoopState, Monitor, Recorder, Stop, TraceRow, with_unused
 from bqvi.inference.steps import Geometry
-from bqvi.models.amortised import is_amortised
+from bqvi.models.contracts import is_amortised
 from bqvi.models.data import n_rows, take
 from gp.arrays import Array, is_torch, to_numpy
 from gp.checks import noise_seed

@@ -20,8 +20,14 @@ from bqvi.gradients import BayesianQuadrature, RememberingEstimator
 from bqvi.gradients.gradient import Anchor, Batch, Estimator, Gradient
 from bqvi.gradients.memory import Memory
 from bqvi.inference.steps import Geometry, Schedule
-from bqvi.models.amortised import AmortisedModel, is_amortised
-from bqvi.models.conjugate import ConjugateModel, LocalStep, PerDatumModel, is_conjugate
+from bqvi.models.contracts import (
+    AmortisedModel,
+    ConjugateModel,
+    LocalStep,
+    PerDatumModel,
+    is_amortised,
+    is_conjugate,
+)
 from bqvi.models.data import Data, n_rows
 from bqvi.models.log_joint import LogJointModel, is_moving
 from gp.arrays import Array, shown, to_numpy

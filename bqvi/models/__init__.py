@@ -1,14 +1,12 @@
-"""Models, one in each file; `conjugate` and `log_joint` define their contracts."""
+"""Models, one in each file; `contracts` and `log_joint` define their contracts."""
 
 from typing import TYPE_CHECKING
 
 from gp.names import attach
 
 if TYPE_CHECKING:
-    from bqvi.models.amortised import AmortisedModel
     from bqvi.models.autoencoder import VariationalAutoencoder
     from bqvi.models.component_mixture import Mixture
-    from bqvi.models.conjugate import ConjugateModel, LocalStep, elbo
     from bqvi.models.conjugate_components import (
         ConjugateComponents,
         bernoulli,
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
         exponential,
         poisson,
     )
+    from bqvi.models.contracts import AmortisedModel, ConjugateModel, LocalStep, elbo
     from bqvi.models.gaussian_mixture import (
         DirichletProcessMixture,
         GaussianMixture,

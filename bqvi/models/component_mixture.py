@@ -21,7 +21,7 @@ import scipy.special
 
 from bqvi.families import Flat, Product
 from bqvi.models.components import STARTS, Components, Start, expectations_of
-from bqvi.models.conjugate import LocalStep, LocalTerms, altered
+from bqvi.models.contracts import LocalStep, LocalTerms, altered
 from bqvi.models.data import Data, as_table, has_missing, is_sparse, n_rows
 from bqvi.models.mixing import Mixing, expected_weights
 from bqvi.models.mixture import ExpectedLogJoint, MixtureLimits, mixture_terms

@@ -19,7 +19,7 @@ import numpy as np
 
 from bqvi.families import Dirichlet, Product
 from bqvi.models.components import Components, Start, expectations_of
-from bqvi.models.conjugate import LocalStep, altered
+from bqvi.models.contracts import LocalStep, altered
 from bqvi.models.data import Data
 from bqvi.models.emissions import (
     Arranged,

@@ -27,7 +27,7 @@ from bqvi.arrays import Values, add
 from bqvi.families import Dirichlet, PointMass, Product
 from bqvi.families.dirichlet import Concentration
 from bqvi.models.components import cluster_means, sample_rows, scatter, starting_centres
-from bqvi.models.conjugate import LocalStep
+from bqvi.models.contracts import LocalStep
 from bqvi.models.data import Data, n_rows, take
 from bqvi.models.document_step import (
     DocumentSums,

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.special
 
 from bqvi.families import DiagonalGaussian, Gaussian
-from bqvi.models.conjugate import LocalStep, LocalTerms
+from bqvi.models.contracts import LocalStep, LocalTerms
 from bqvi.models.data import Data, regression_data
 from bqvi.models.log_joint import initial_gaussian
 from gp.arrays import LOG_2PI, Array, is_torch, to_numpy

@@ -14,7 +14,7 @@ import numpy as np
 from bqvi.arrays import add
 from bqvi.families import Product
 from bqvi.models.component_mixture import Mixture
-from bqvi.models.conjugate import elbo, update_target
+from bqvi.models.contracts import elbo, update_target
 from bqvi.models.data import Data
 from bqvi.models.weighted import Weighted
 

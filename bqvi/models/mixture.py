@@ -30,7 +30,7 @@ import numpy as np
 import scipy.special
 
 from bqvi.arrays import Values, total, transpose
-from bqvi.models.conjugate import LocalTerms
+from bqvi.models.contracts import LocalTerms
 from bqvi.models.data import Data, as_table, has_missing, is_sparse, n_rows, patterns
 from gp.arrays import Array, is_torch, to_numpy
 from gp.threads import single_threaded, users_threads

@@ -29,7 +29,7 @@ from bqvi.arrays import Values, add
 from bqvi.families import Flat, Gaussian, MatrixNormalInverseWishart, PointMass, Product
 from bqvi.families.family import ExponentialFamily, FamilyOrPoint
 from bqvi.models.components import sample_rows, starting_centres
-from bqvi.models.conjugate import LocalStep, altered
+from bqvi.models.contracts import LocalStep, altered
 from bqvi.models.data import Data, regression_data
 from bqvi.models.normal_components import EMPIRICAL
 from gp.arrays import LOG_2PI, Array, shown, to_numpy

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from bqvi.families.family import FamilyOrPoint
-from bqvi.models.conjugate import LocalStep
+from bqvi.models.contracts import LocalStep
 from bqvi.models.data import Data, as_numbers, is_sparse, n_rows, take
 from bqvi.models.sequences import Sequences
 from bqvi.models.settings import CENTRES

@@ -21,7 +21,7 @@ from bqvi.inference.beginning import in_family
 from bqvi.inference.fit import fit
 from bqvi.inference.steps import RobbinsMonro
 from bqvi.models.components import STARTS
-from bqvi.models.conjugate import settled, update_target
+from bqvi.models.contracts import settled, update_target
 from bqvi.models.data import is_sparse, n_rows
 from bqvi.models.sequences import Sequences
 from bqvi.models.weighted import Weighted, weighted

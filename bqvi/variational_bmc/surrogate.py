@@ -443,8 +443,9 @@ class Surrogate:
         Inner products of the columns are the reduction of the covariance. Products with W would lose digits.
         """
         slopes, n = 0 if self.data.gradients is None else len(self.data.gradients), len(self.weights)
-        found = np.empty((n, len(u)))
-        for part in np.array_split(np.arange(len(u)), 1 + n * len(u) // 2**19):  # of 4 MiB
+        found = np.empty((n, len(u)), order="F")  # columns are solved for, and chosen
+        parts = 1 + n * len(u) // 2**19  # of 4 MiB
+        for part in (slice(i * len(u) // parts, (i + 1) * len(u) // parts) for i in range(parts)):
             covariances = crossed(self.kernel, u[part], self.data.points, slopes).T
             found[:, part] = self.evidence.factor.solve(covariances)
         return found

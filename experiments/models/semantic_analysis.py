@@ -22,7 +22,7 @@ import scipy.sparse.linalg
 import scipy.special
 
 from bqvi.families import Dirichlet, Product
-from bqvi.models.conjugate import LocalStep, altered
+from bqvi.models.contracts import LocalStep, altered
 from bqvi.models.data import Data, is_sparse
 from bqvi.models.document_step import check_counts, log_multinomial_coefficients
 from gp.arrays import Array, to_numpy

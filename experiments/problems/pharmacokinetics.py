@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.integrate import odeint
 
 from bqvi.families import Gaussian
-from bqvi.models.conjugate import LocalStep, LocalTerms
+from bqvi.models.contracts import LocalStep, LocalTerms
 
 __all__ = [
     "CENTRE",

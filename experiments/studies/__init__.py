@@ -14,5 +14,5 @@ __all__ = ["studies"]
 
 
 def studies(module: str) -> list[dict[str, Any]]:
-    """The rows of a ``module`` of settings, such as "gp.settings": setting, value and study of each."""
+    """The rows of a ``module`` of settings, as "gp.regression.settings": setting, value and study of each."""
     return list(json.loads((Path(__file__).parent / f"{module}.json").read_text(encoding="utf-8")))

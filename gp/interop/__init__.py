@@ -21,8 +21,8 @@ from gp.names import did_you_mean, needing
 
 if TYPE_CHECKING:
     from gp.interop.botorch_model import PosteriorModel
-    from gp.marginal import MarginalPosterior
     from gp.posterior import Posterior
+    from gp.regression.marginal import MarginalPosterior
 
 __all__ = ["as_botorch_model", "as_kernel", "from_botorch", "from_gpytorch", "from_gpytorch_kernel"]
 

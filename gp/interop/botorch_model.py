@@ -30,7 +30,7 @@ from gp.observations import Functional, Gradients, Observations, Values, covaria
 from gp.posterior import Posterior
 
 if TYPE_CHECKING:
-    from gp.marginal import MarginalPosterior
+    from gp.regression.marginal import MarginalPosterior
 
 
 class JointPosterior(GPyTorchPosterior):

@@ -10,7 +10,7 @@ from negative_quadratic import NegativeQuadratic
 import gp
 from gp.kernels import Columns, Linear, Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
 from gp.observations import Observations
-from gp.problem import EvidenceProblem
+from gp.regression.problem import EvidenceProblem
 
 KERNELS = {
     "se": SquaredExponential(np.array([0.7, 1.3]), 1.5),

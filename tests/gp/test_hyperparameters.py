@@ -16,7 +16,6 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import gp
-from gp.hyperparameters import posterior_at
 from gp.kernels import (
     Columns,
     Constant,
@@ -28,8 +27,9 @@ from gp.kernels import (
     White,
 )
 from gp.priors import JointPrior, LogCauchy, Plateau, Priors
-from gp.problem import DataUnits, EvidenceProblem, SearchCoordinates
-from gp.screening import InUnits, _starts
+from gp.regression.hyperparameters import posterior_at
+from gp.regression.problem import DataUnits, EvidenceProblem, SearchCoordinates
+from gp.regression.screening import InUnits, _starts
 
 
 @pytest.fixture(scope="module")

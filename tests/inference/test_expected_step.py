@@ -24,7 +24,7 @@ from bqvi.models import (
     gaussian_components,
     poisson,
 )
-from bqvi.models.conjugate import settled
+from bqvi.models.contracts import settled
 from bqvi.models.data import n_rows, take
 
 N, BATCH = 24, 4

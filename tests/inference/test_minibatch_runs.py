@@ -24,7 +24,7 @@ from bqvi.families import Gaussian
 from bqvi.gradients import Batch, BayesianQuadrature, Conjugate, Pathwise
 from bqvi.gradients.gradient import Combination
 from bqvi.models import GaussianMixture, LogisticRegression, MultinomialMixture
-from bqvi.models.conjugate import ConjugateModel, LocalModel, PerDatumModel
+from bqvi.models.contracts import ConjugateModel, LocalModel, PerDatumModel
 
 RNG = np.random.default_rng(0)
 N = 60

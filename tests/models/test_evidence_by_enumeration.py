@@ -34,7 +34,7 @@ from bqvi.models import (
     gaussian_components,
     poisson,
 )
-from bqvi.models.conjugate import settled
+from bqvi.models.contracts import settled
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson([[1.0, 9.0], [8.0, 2.0]], size=(4, 2, 2)).reshape(8, 2).astype(float)

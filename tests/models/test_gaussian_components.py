@@ -8,7 +8,7 @@ from sklearn.mixture import BayesianGaussianMixture
 import bqvi
 from bqvi.families import Dirichlet, MatrixNormalInverseWishart, Product
 from bqvi.models import GaussianMixture, elbo
-from bqvi.models.conjugate import settled
+from bqvi.models.contracts import settled
 
 SHAPES = ("full", "diagonal", "spherical", "tied")
 each_shape = pytest.mark.parametrize("shape", SHAPES)

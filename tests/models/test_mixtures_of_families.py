@@ -25,7 +25,7 @@ from bqvi.models import (
     gaussian_components,
     poisson,
 )
-from bqvi.models.conjugate import settled
+from bqvi.models.contracts import settled
 from bqvi.models.merging import merged
 
 RNG = np.random.default_rng(0)

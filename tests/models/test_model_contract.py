@@ -30,7 +30,7 @@ from bqvi.models import (
     gaussian_components,
     poisson,
 )
-from bqvi.models.conjugate import PerDatumModel, settled
+from bqvi.models.contracts import PerDatumModel, settled
 from bqvi.models.data import n_rows, take
 
 SHAPES = ("full", "diagonal", "spherical", "tied")

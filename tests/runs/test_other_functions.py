@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bqvi
-from bqvi.digest import digest
+from bqvi.calls.function import digest
 from tests.runs.doors import CASES
 
 DOORS = ("evidence_bounds", "fit bq", "fit bq from several starts", "integrate bq", "integrate qmc", "vbmc")

@@ -26,7 +26,6 @@ import numpy as np
 from scipy.special import gammaincinv, ndtri
 
 from gp.arrays import Array, as_like, namespace
-from gp.hyperparameters import Hyperparameters, posterior_at
 from gp.integrals import Integral
 from gp.kernels.composite import Sum
 from gp.laplace import root
@@ -37,9 +36,10 @@ from gp.observations import Functional, Observations
 from gp.paths import Path
 from gp.posterior import GradientMoments, Posterior
 from gp.predictions import PosteriorMethods
-from gp.screening import InUnits, curvature
+from gp.regression.hyperparameters import Hyperparameters, posterior_at
+from gp.regression.screening import InUnits, curvature
+from gp.regression.settings import FIT
 from gp.search import Expansion, search
-from gp.settings import FIT
 
 _LEAST = 1.0  # the least precision of a coordinate, that of its prior
 _FARTHEST = 5.0  # the largest coordinate of the mode, in standard deviations of the prior

@@ -1,6 +1,6 @@
 """Constants of `gp.fit` that decide results, with the study on which they were chosen.
 
-The studies behind them are rows of `experiments/studies/gp.settings.json`.
+The studies behind them are rows of `experiments/studies/gp.regression.settings.json`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FitSettings:
-    """The search of hyperparameters (`gp.screening`, `gp.hyperparameters`, `gp.marginal`)."""
+    """The search of hyperparameters (`screening`, `hyperparameters`, `marginal`)."""
 
     grid_lengthscales: tuple[float, ...] = (-0.7, 0.5, 1.7)
     """Log lengthscales of starting points on a grid, in units of the data times the root of D. With the
@@ -32,7 +32,7 @@ class FitSettings:
     few_equal: int = 20
     """The most targets that may all be equal although the function varies."""
     degrees: int = 6
-    """Degrees of freedom of the Student t from which hyperparameters are proposed (`gp.marginal`)."""
+    """Degrees of freedom of the Student t from which hyperparameters are proposed (`marginal`)."""
 
 
 FIT = FitSettings()

@@ -40,7 +40,7 @@ from gp.observations import (
     taken,
 )
 from gp.priors import JointPrior, Priors
-from gp.settings import FIT
+from gp.regression.settings import FIT
 
 _Noise: TypeAlias = np.ndarray | float | None
 """Known variances, or ``None`` where a common one is learnt."""

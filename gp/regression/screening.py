@@ -14,9 +14,9 @@ from operator import itemgetter
 import numpy as np
 
 from gp.linalg import NotPositiveDefiniteError, next_jitter
-from gp.problem import EvidenceProblem, SearchCoordinates
+from gp.regression.problem import EvidenceProblem, SearchCoordinates
+from gp.regression.settings import FIT
 from gp.search import FAILED, Expansion, Optimum, Search, search, successive_halving
-from gp.settings import FIT
 
 _RANGE = 12**0.5
 """The range of points that are spread evenly, in their standard deviations."""

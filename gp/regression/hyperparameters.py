@@ -1,8 +1,9 @@
 """Hyperparameters at which the evidence (times a weak prior) is largest, and their uncertainty.
 
 The linear coefficients of the mean, and the overall scale of the kernel where the noise is learnt or absent,
-are in closed form (:mod:`gp.problem`). The other parameters, in units of the data, are found by L-BFGS-B with
-exact gradients, from the best of many starting points, within priors and bounds (:mod:`gp.priors`).
+are in closed form (:mod:`gp.regression.problem`). The other parameters, in units of the data, are found by
+L-BFGS-B with exact gradients, from the best of many starting points, within priors and bounds
+(:mod:`gp.priors`).
 
 Uncertainty is that of a Laplace approximation: the curvature of the log evidence at the optimum plus one over
 the prior's variance. The result names the parameters that the data do not determine: those with a large
@@ -28,9 +29,9 @@ from gp.names import suggesting
 from gp.observations import Functional, Values, as_functional, on_host, pieces, taken
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
-from gp.problem import DataUnits, EvidenceProblem, SearchCoordinates
-from gp.screening import InUnits, curvature, screened
-from gp.settings import FIT
+from gp.regression.problem import DataUnits, EvidenceProblem, SearchCoordinates
+from gp.regression.screening import InUnits, curvature, screened
+from gp.regression.settings import FIT
 from gp.threads import of_few
 from gp.user_warnings import warn_user
 

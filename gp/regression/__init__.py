@@ -1,0 +1,1 @@
+"""Processes as models of data: hyperparameters fitted or marginalised, and models compared; see `gp`."""
