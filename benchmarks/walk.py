@@ -69,7 +69,7 @@ def _density(x: np.ndarray) -> Any:
 
 
 def _vbmc(function: Callable[..., Any], **given: Any) -> Any:
-    box = {"plausible_lower": [-2, -2], "plausible_upper": [2, 2]}
+    box: dict[str, Any] = {"plausible_lower": [-2, -2], "plausible_upper": [2, 2]}
     return bqvi.vbmc.steps(function, **box, **given, budget=60, seed=0)
 
 
