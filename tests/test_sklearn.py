@@ -309,6 +309,33 @@ def test_batches_of_one_cluster_each_are_told_and_shuffled_ones_are_not(size):
     assert said[1] == 0
 
 
+SORTED = {
+    "sparse": (lambda k, rng: csr_array(rng.multinomial(30, np.roll(np.arange(12.0) ** 2 / 506, k), 20)), {}),
+    "topics": (lambda k, rng: rng.multinomial(30, np.roll(np.arange(12.0) ** 2 / 506, k), 20), {}),
+    "chains": (lambda k, rng: rng.normal(3.0 * k, 1.0, (50, 2)), {"lengths": np.full(10, 5)}),
+}
+
+
+@pytest.mark.parametrize("name", SORTED)
+def test_sorted_documents_and_sequences_are_told(name):
+    draw, lengths = SORTED[name]
+    kind = HiddenMarkovModel if lengths else LatentDirichletAllocation
+    sorted_stream, stream, rng = kind(3, random_state=0), kind(3, random_state=0), np.random.default_rng(2)
+    sorted_stream.partial_fit(draw(0, rng), **lengths)
+    with pytest.warns(UserWarning, match="differ from those of earlier calls"):
+        sorted_stream.partial_fit(draw(4, rng), **lengths)
+    for _ in range(8):
+        stream.partial_fit(draw(0, rng), **lengths)  # warnings are errors
+
+
+def test_outliers_in_rows_in_any_order_are_not_taken_for_sorted_ones():
+    """Cauchy's have no mean; each of these streams was said to be sorted, by two to seven of its batches."""
+    for seed in (4, 6, 7):
+        stream = BayesianGaussianMixture(2, covariance_type="diag", random_state=0)
+        for batch in np.split(np.random.default_rng(seed).standard_cauchy((2000, 8)), 100):
+            stream.partial_fit(batch)  # warnings are errors
+
+
 def test_a_stream_of_sequences_learns_the_chain():
     rng = np.random.default_rng(0)
     transitions = np.array([[0.95, 0.05], [0.1, 0.9]])

@@ -292,13 +292,17 @@ def _settled(
 def _extrapolated(
     gamma: np.ndarray, once: np.ndarray, twice: np.ndarray, alpha: np.ndarray, longest: float
 ) -> np.ndarray:
-    """The extrapolation of two sweeps, row by row, with gamma >= alpha."""
+    """The extrapolation of two sweeps, row by row, with a tenth of the words of each topic at least.
+
+    At gamma = alpha a topic is lost where alpha is small, as E[ln pi] is about -1 / alpha there, and sweeps
+    end in a lower maximum.
+    """
     first = once - gamma
     bend = twice - once - first
     tiny = np.finfo(gamma.dtype).tiny
     length = np.sqrt((first * first).sum(axis=1) / np.maximum((bend * bend).sum(axis=1), tiny))
     length = np.clip(length, 1.0, longest)[:, None]
-    return np.maximum(gamma + 2.0 * length * first + length * length * bend, alpha)
+    return np.maximum(gamma + 2.0 * length * first + length * length * bend, 0.9 * alpha + 0.1 * twice)
 
 
 def _relative(gamma: np.ndarray) -> np.ndarray:

@@ -23,7 +23,6 @@ from bqvi.models.contracts import LocalStep, altered
 from bqvi.models.data import Data
 from bqvi.models.emissions import (
     Arranged,
-    Likelihoods,
     arranged,
     expected_emissions,
     finite_or_missing,
@@ -160,7 +159,10 @@ class HiddenMarkovModel:
         layout, values = rows.layout, self._arranged(rows, rows.layout, "pieces")
         likelihoods = values.likelihoods(emitted)
         found = smooth(chain, likelihoods.relative, layout, _of_pieces(weights, layout), rows.scratch)
-        if found is not None and not _floor_mattered(values, found, likelihoods):
+        floored = likelihoods.floored  # the floor adds to the evidence where it is visited
+        if found is not None and (
+            not floored.any() or values.visits(found.posterior)[floored].sum() <= TOLERANCE
+        ):
             return layout, values, found, likelihoods.log_largest
         layout, values = rows.whole, self._arranged(rows, rows.whole, "whole")
         logs = values.logarithms(emitted)
@@ -236,13 +238,6 @@ class HiddenMarkovModel:
         """Rows for a kernel over sequences: mean and spread of their values."""
         parts = [np.nan_to_num(part.reshape(len(part), -1)) for part in data.split(data.values)]
         return np.stack([np.concatenate([part.mean(axis=0), part.std(axis=0)]) for part in parts])
-
-
-def _floor_mattered(values: Arranged, found: SmoothedStates, likelihoods: Likelihoods) -> bool:
-    """Whether likelihoods at the floor are visited."""
-    if not likelihoods.floored.any():
-        return False
-    return float(values.visits(found.posterior)[likelihoods.floored].sum()) > TOLERANCE
 
 
 def _concentrations(name: str, given: float | np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -10,7 +10,7 @@ point estimate, the online EM of Cappe and Moulines (2009).
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -33,7 +33,6 @@ from bqvi.sklearn.shared import (
     generator_of,
     natural_step,
     summed_step,
-    sums_with,
 )
 from gp.checks import require_integer
 
@@ -64,12 +63,7 @@ class _Mixture(DensityMixin, FittedByBound):  # type: ignore[misc]
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Add the rows X (S, D); or take a natural-gradient step on them as a sample of ``total_samples``."""
-        seen: StreamState | None = getattr(self, "_seen", None)
-        data = self._table(X, sample_weight, reset=seen is None)
-        sums = sums_with(StreamState.sums if seen is None else seen.sums, data[0])
-        self._streamed(data)
-        self._seen = replace(self._seen, sums=sums)
-        return self
+        return self._streamed(self._table(X, sample_weight, reset=not hasattr(self, "_seen")))
 
     def _step(self, seen: StreamState, rows: np.ndarray, weights: np.ndarray) -> StreamState:
         learnt = any(np.any(part) for part in seen.model.local_step(seen.q, rows, 0.0 * weights).statistics)

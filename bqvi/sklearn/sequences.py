@@ -79,9 +79,9 @@ class HiddenMarkovModel(FittedByBound):
     _unit = "sequence_weight"
 
     def _sequences(
-        self, X: Any, lengths: Any, weights: ArrayLike | None = None, reset: bool = False
+        self, X: Any, lengths: Any, weights: ArrayLike | None = None, y: Any = None, reset: bool = False
     ) -> tuple[Sequences, Any]:
-        """The sequences and their weights."""
+        """The sequences and their weights; y is not used, but lengths of hmmlearn may be in its place."""
         if isinstance(X, list | tuple) and any(getattr(part, "ndim", 0) > 1 for part in X):
             raise ValueError(
                 f"X is a {type(X).__name__} of arrays; it must be one array (T, D): np.concatenate(X), with "
@@ -92,6 +92,8 @@ class HiddenMarkovModel(FittedByBound):
             raise ValueError(f"X has {X.shape[1]} columns; symbols must be one column (T, 1)")
         rows = Sequences(X, None if lengths is None else np.asarray(lengths))
         checked(type(self), vars(self))
+        if y is not None and np.size(y) != len(X):
+            raise ValueError(f"y has {np.size(y)} entries for {len(X)} rows: give lengths by name, lengths=")
         return rows, np.ones(len(rows)) if weights is None else weights
 
     def _emissions(self, rows: Sequences) -> Components:
@@ -114,8 +116,7 @@ class HiddenMarkovModel(FittedByBound):
         sequence_weight: ArrayLike | None = None,
     ) -> Self:
         """Fit to the sequences in X."""
-        rows, weights = data = self._sequences(X, lengths, sequence_weight, reset=True)
-        _require_no_lengths(y, rows)
+        rows, weights = data = self._sequences(X, lengths, sequence_weight, y, reset=True)
         found = self._fitted(self._weighted(rows), data, family=self._family)
         return self._conclude(found, rows=float(np.sum(weights)))
 
@@ -131,9 +132,9 @@ class HiddenMarkovModel(FittedByBound):
         The prior, if it is computed from data, the number of symbols and the start are those of the first
         calls, of ten rows a state together.
         """
-        data = self._sequences(X, lengths, sequence_weight, reset=not hasattr(self, "_seen"))
-        _require_no_lengths(y, data[0])
-        return self._streamed(data)
+        return self._streamed(
+            self._sequences(X, lengths, sequence_weight, y, reset=not hasattr(self, "_seen"))
+        )
 
     def _model(self, rows: Sequences) -> Model:
         return Model(self.n_components, self._emissions(rows))
@@ -149,9 +150,9 @@ class HiddenMarkovModel(FittedByBound):
         if self.emissions == "gaussian":
             self.means_, self.covariances_ = seen.model.emissions.each(seen.q["components"])
 
-    def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
+    def _checked(self, X: Any, lengths: ArrayLike | None, y: Any = None) -> Sequences:
         check_is_fitted(self)
-        return self._sequences(X, lengths)[0]
+        return self._sequences(X, lengths, y=y)[0]
 
     def predict(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """The most probable path (Viterbi), (T,), of X with ``lengths``."""
@@ -165,8 +166,8 @@ class HiddenMarkovModel(FittedByBound):
 
     def score(self, X: ArrayLike, y: object = None, lengths: ArrayLike | None = None) -> float:
         """The sum of ``score_sequences`` (X, lengths), nats; y is ignored."""
-        _require_no_lengths(y, self._checked(X, lengths))
-        return float(self.score_sequences(X, lengths).sum())
+        rows = self._checked(X, lengths, y)
+        return float(self.model_.log_evidence_bounds(self.posterior_, rows).sum())
 
     def score_samples(self, X: ArrayLike, lengths: ArrayLike | None = None) -> np.ndarray:
         """The log predictive density of each row given the rows of its sequence before it, (T,), in nats.
@@ -207,11 +208,3 @@ class HiddenMarkovModel(FittedByBound):
         if self.emissions == "poisson":
             return rng.poisson(self.posterior_["rates"].mean[states]).astype(np.float64)
         return gaussian_draws(self.means_, self.covariances_, states, rng)
-
-
-def _require_no_lengths(y: Any, rows: Sequences) -> None:
-    """ValueError where ``y``, which is not used, has not an entry for each row, as lengths of hmmlearn."""
-    if y is not None and np.size(y) != len(rows.values):
-        raise ValueError(
-            f"y has {np.size(y)} entries for {len(rows.values)} rows: give lengths by name, lengths="
-        )

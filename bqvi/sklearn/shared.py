@@ -95,12 +95,13 @@ class FittedByBound(BaseEstimator):  # type: ignore[misc]
         return fit(model, data, run=Run(progress=bool(self.verbose)), **{**given, **settings})
 
     def _streamed(self, data: Any) -> Self:
-        """The estimator after a step on ``data``, rows and their weights.
+        """The estimator after a step on ``data``, rows and their weights; a warning where these are sorted.
 
         The model and the start are made anew of all rows so far while these are few; fewer than the model
         needs wait.
         """
         seen: StreamState = getattr(self, "_seen", StreamState(None, None))
+        seen = replace(seen, sums=_sums_with(seen.sums, _independent(data[0])))
         first: list[Any] = []
         if seen.q is None or seen.first:
             first = [*seen.first, data]
@@ -112,7 +113,7 @@ class FittedByBound(BaseEstimator):  # type: ignore[misc]
             model = settled(self._weighted(data[0]), data)
             start = model.initial(model.check(data), self.init_params, generator_of(self.random_state))
             kept = [] if n >= FIRST_ROWS * self.n_components else first
-            seen = StreamState(model.model, in_family(start, self._family), first=kept)
+            seen = StreamState(model.model, in_family(start, self._family), first=kept, sums=seen.sums)
         # later rows may be the first with missing values
         model = settled(weighted(seen.model, self._unit), data)
         stepped = self._step(replace(seen, model=model.model), *model.check(data))
@@ -198,30 +199,41 @@ FIRST_ROWS = 10
 """The number of rows for each component of which a stream makes its start."""
 
 
-def sums_with(so_far: Any, rows: np.ndarray) -> Any:
+def _independent(rows: Any) -> Any:
+    """Rows that are independent of each other: those of a table; means of sequences, NaN where unknown."""
+    if not isinstance(rows, Sequences):
+        return scipy.sparse.csr_array(rows) if is_sparse(rows) else rows
+    known = ~np.isnan(rows.values)
+    sums, counts = (
+        np.add.reduceat(x, rows.starts) for x in (np.nan_to_num(rows.values), known.astype(float))
+    )
+    return sums / np.where(counts > 0.0, counts, np.nan)
+
+
+def _sums_with(so_far: Any, rows: Any) -> Any:
     """The `StreamState.sums` with ``rows`` (S, D); a warning where they are no sample like those before.
 
-    Means of columns are compared by Student's t, for 20 rows or more, as means of few are not Gaussian, at
-    a level of 1e-9; smaller batches wait until they are 20 together.
+    Means of columns are compared by Student's t, for ten rows or more, as means of few are not Gaussian, at
+    a level of 1e-9; smaller batches wait until they are ten together. The variance is that before or that of
+    the batch, whichever is larger: an outlier raises that of its batch, and either may be zero by chance.
     """
     before, waiting = so_far
-    rows = np.concatenate([*waiting, rows])
-    if len(rows) < 2 * FIRST_ROWS:
+    rows = _joined([*waiting, rows])
+    ones = np.ones(n_rows(rows))
+    if len(ones) < FIRST_ROWS:
         return before, (rows,)
-    known = np.nan_to_num(rows)
-    sums = np.stack([(~np.isnan(rows)).sum(0), known.sum(0), np.square(known).sum(0)])
-    after = before + sums
+    known, missing = (rows, 0.0) if is_sparse(rows) else (np.nan_to_num(rows), ones @ np.isnan(rows))
+    sums = np.stack(np.broadcast_arrays(len(ones) - missing, ones @ known, ones @ known**2))
     if np.any(before):
-        (n, total, _), (m, new, _) = np.maximum(before, [[1e-300], [-np.inf], [0.0]]), sums
-        (count, whole, squares), free = after, np.maximum(after[0] - 2.0, 1.0)
-        gap, centred = new / np.maximum(m, 1e-300) - total / n, squares - whole**2 / np.maximum(count, 1.0)
-        between = gap**2 * n * m / np.maximum(count, 1.0)
-        t = np.sqrt(between * free / np.maximum(centred - between, 1e-12 * squares + 1e-300))
-        if (2.0 * stdtr(free, -t)).min() * len(t) < 1e-9:
+        both = [np.maximum(part, [[1e-300], [-np.inf], [1e-300]]) for part in (before, sums)]
+        scatters = [(squares * (1 + 1e-12) - x**2 / n) / np.maximum(n - 1.0, 1.0) for n, x, squares in both]
+        (n, total, _), (m, new, _) = both
+        t = np.abs(total / n - new / m) / np.sqrt(np.maximum(*scatters) * (1.0 / n + 1.0 / m))
+        if (2.0 * stdtr(np.maximum(n + m - 2.0, 1.0), -t)).min() * len(t) < 1e-9:
             warn_user(
                 "the rows differ from those of earlier calls in their means: shuffle sorted data, or fit"
             )
-    return after, ()
+    return before + sums, ()
 
 
 def summed_step(seen: StreamState, rows: Any, weights: np.ndarray, _: float | None) -> StreamState:
