@@ -390,12 +390,13 @@ def _refuse_misses(posterior: Posterior, rows: slice = slice(None)) -> None:
     noise = to_numpy(_noise_variances(observed, posterior.noise))
     centred = values - to_numpy(observed.apply(posterior.mean_function))
     variances, size, spread = to_numpy(posterior.variances), np.ones(len(values)), np.empty(len(values))
+    rounding, eps = to_numpy(posterior.rounding), float(np.finfo(values.dtype).eps)
     for _, part in pieces(observed):
         square = np.mean(centred[part] ** 2)
         spread[part] = min(np.sqrt(square), np.ptp(values[part]) or np.inf) or np.inf
         size[part] = max(1.0, square / (np.mean(variances[part]) or np.inf))
-    sd = (noise + size * to_numpy(posterior.rounding)) ** 0.5
-    eps = float(np.finfo(values.dtype).eps)
+    # sums are rounded where f is known to be zero, too, as that of a linear kernel at its offset
+    sd = (noise + size * np.maximum(rounding, eps * rounding.max())) ** 0.5
     part = np.maximum(max(_MISSED, 100 * eps**0.5) * spread, _FAR * eps * np.abs(values))
     allowed = np.minimum(_FAR * sd, _FAR * noise**0.5 + part)
     if _only_values(observed):

@@ -103,7 +103,7 @@ def _prediction(
 def _hyperparameters(posterior: gp.Posterior) -> pd.DataFrame:
     found = posterior.hyperparameters
     assert found is not None  # gp.fit returns hyperparameters
-    undetermined = set(found.undetermined)
+    undetermined = set(found.reasons)
     return pd.DataFrame(
         {
             "part": "hyperparameters",

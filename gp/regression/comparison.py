@@ -51,8 +51,8 @@ def compare(posteriors: Mapping[str, Posterior]) -> Comparison:
 
     Warns
     -----
-    UserWarning : where one kernel has a lengthscale for each column and another one for all: the difference
-        is then that of the columns' relevance, whatever the kernels; or where a fit did not converge.
+    UserWarning : where one kernel has a lengthscale or period for each column and another one for all: the
+        difference is then that of the columns' relevance, whatever the kernels; or a fit did not converge.
 
     Raises
     ------
@@ -107,6 +107,6 @@ def _shares_lengthscales(kernel: Kernel, dimension: int) -> bool | None:
     sizes = [
         np.size(to_numpy(p.value))
         for p in kernel.parameters()
-        if p.kind == "lengthscale" and len(p.columns or range(dimension)) > 1
+        if p.kind in ("lengthscale", "period") and len(p.columns or range(dimension)) > 1
     ]
     return min(sizes) == 1 if sizes else None

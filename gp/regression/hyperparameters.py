@@ -29,7 +29,7 @@ from gp.names import suggesting
 from gp.observations import Functional, Values, as_functional, on_host, pieces, taken
 from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
-from gp.regression.problem import DataUnits, EvidenceProblem, SearchCoordinates
+from gp.regression.problem import CONSTANT, DataUnits, EvidenceProblem, SearchCoordinates
 from gp.regression.screening import InUnits, curvature, screened
 from gp.regression.settings import FIT
 from gp.threads import of_few
@@ -138,11 +138,6 @@ class Hyperparameters:
             found["noise"] = self.why_noise_vanished()
         return {name: found[name] for name in self.names if name in found}
 
-    @property
-    def undetermined(self) -> tuple[str, ...]:
-        """Names of the parameters that the data do not determine; :attr:`reasons` says why."""
-        return tuple(self.reasons)
-
     @cached_property
     def n_repeated(self) -> int:
         """The number of rows that repeat another, targets included, if that made a learnt noise vanish.
@@ -233,8 +228,8 @@ def fit(
 
     Warns
     -----
-    RuntimeWarning : if the search did not converge; if one to twenty values are all equal; if rows that
-        repeat, targets and all, made the noise vanish.
+    RuntimeWarning : if the search did not converge; if one to twenty values are all equal, up to
+        rounding; if rows that repeat, targets and all, made the noise vanish.
 
     Raises
     ------
@@ -327,11 +322,13 @@ def _warnings(found: Hyperparameters) -> Iterator[str]:
             "kernel"
         )
     y = found.problem.y
-    if len(y) <= FIT.few_equal and isinstance(found.problem.observed, Values) and np.ptp(y) == 0:
+    values = y[found.problem.noisy > 0]
+    few = len(y) <= FIT.few_equal and len(values) > (len(values) < len(y))  # one beside gradients is none
+    if few and np.ptp(values) <= CONSTANT * np.abs(values).max():
         yield (
-            f"y: all {len(y)} values are {y[0]:.6g}, as of a constant function, and of one that varies "
-            "between them: the standard deviations are those of the former; give more values, or condition a "
-            "GaussianProcess whose kernel has the variance and lengthscale that you expect"
+            f"y: all {len(values)} values are {values[0]:.6g}, as of a constant function, and of one that "
+            "varies between them: the standard deviations are those of the former; give more values, or "
+            "condition a GaussianProcess whose kernel has the variance and lengthscale that you expect"
         )
     if found.n_repeated:
         yield (

@@ -2,15 +2,16 @@
 
 Hyperparameters are stated in coordinates z in which their prior is N(0, I), psi = psi(z): directions that the
 data do not determine are then Gaussian too, and no draw lies beyond the bounds of a prior. Points z_j are
-drawn from a multivariate t about the mode of p(y | psi(z)) N(z; 0, I), shaped by the curvature there, at
-scrambled Sobol points, and weighted by
+drawn from a multivariate t about the mode of p(y | psi(z)) N(z; 0, I), shaped by the curvature there, and a
+quarter of them from the prior, where other modes may be, at scrambled Sobol points, and weighted by
 
     w_j proportional to  p(y | psi(z_j)) N(z_j; 0, I) / q(z_j)        (importance sampling),
 
 so that the weighted set also represents a skewed posterior. Where few points carry all weight, as with many
-columns, equal weights are those of states of a chain by elliptical slice sampling (Murray, Adams and MacKay
-2010; Nishihara, Murray and Adams 2014). An overall scale s in closed form is drawn from n s_hat / chi^2_n, as
-under a flat prior on log s. Linear coefficients of the mean stay at their values.
+columns or few rows, equal weights are those of states of a chain by elliptical slice sampling (Murray, Adams
+and MacKay 2010), with ellipses of the prior, which lead from one mode to another. An overall scale s in
+closed form is drawn from n s_hat / chi^2_n, as under a flat prior on log s. Linear coefficients of the mean
+stay at their values.
 
 Predictive moments are those of the mixture (laws of total mean and variance):
 
@@ -23,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaincinv, ndtri
+from scipy.special import gammaincinv, gammaln, logsumexp, ndtri
 
 from gp.arrays import Array, as_like, namespace
 from gp.integrals import Integral
@@ -206,8 +207,8 @@ def marginalise(
     Parameters
     ----------
     posterior : from :func:`gp.fit`.
-    n_points : size of the set; a power of 2 is best. Each costs a Cholesky factorisation, or some fifty where
-        fewer than half of the points carry the weight.
+    n_points : size of the set; a power of 2 is best. Each costs a Cholesky factorisation, or some
+        eighty where few of the points carry the weight.
     seed : seed of the points.
 
     Raises
@@ -256,33 +257,36 @@ def _weighed(
     mode = search(_Standardised(fit), [prior.standardised(fit.psi)], (-ends, ends)).psi
     spread = root(_curvature(fit, mode), _LEAST) if size else np.zeros((0, 0))
     stretch = np.sqrt(0.5 * FIT.degrees / gammaincinv(0.5 * FIT.degrees, uniform[:, size]))
-    offset = ndtri(uniform[:, :size]) * stretch[:, None]
-    log_proposal = -0.5 * (FIT.degrees + size) * np.log1p(np.sum(offset**2, axis=1) / FIT.degrees)
+    first, half, places = n_points // 4, 0.5 * FIT.degrees, ndtri(uniform[:, :size])
+    places[first:] = mode + (places * stretch[:, None])[first:] @ spread.T
+    squares = np.sum(np.linalg.solve(spread, (places - mode).T) ** 2, axis=0)
+    near = -(half + 0.5 * size) * np.log1p(0.5 * squares / half) - np.linalg.slogdet(spread)[1]
+    near += gammaln(half + 0.5 * size) - gammaln(half) - 0.5 * size * np.log(half)  # over that of N(0, I)
+    far = -0.5 * np.sum(places**2, axis=1)
+    log_proposal = logsumexp([near, far], axis=0, b=[[n_points - first], [first]])
 
-    def log_ratio(u: np.ndarray) -> float:
-        """The log of the posterior density over that of the Gaussian about the mode, at mode + spread u."""
-        z = mode + spread @ u
-        return float(evidence.value(prior.from_standard(z)[0])) + 0.5 * float(u @ u - z @ z)
+    def log_evidence(z: np.ndarray) -> float:
+        return float(evidence.value(prior.from_standard(z)[0]))
 
-    logs = np.array([log_ratio(u) for u in offset]) - 0.5 * np.sum(offset**2, axis=1) - log_proposal
+    logs = np.array([log_evidence(z) for z in places]) + far - log_proposal
     weights = np.exp(logs - np.logaddexp.reduce(logs))
-    if 2 / np.sum(weights**2) < n_points:
-        offset = _chain(log_ratio, offset[logs.argmax()], rng, n_points)
+    if 2 / np.sum(weights**2) < n_points - first:
+        places = _chain(log_evidence, places[logs.argmax()], rng, n_points)
         weights = np.full(n_points, 1 / n_points)
-    return np.array([prior.from_standard(mode + spread @ u)[0] for u in offset]), weights, scales
+    return np.array([prior.from_standard(z)[0] for z in places]), weights, scales
 
 
-def _chain(log_ratio: Any, u: np.ndarray, rng: np.random.Generator, count: int) -> np.ndarray:
-    """Return every tenth of the states, (count, P), of a chain for exp(log_ratio(u)) N(u; 0, I) from u."""
-    states, value = np.empty((count, len(u))), log_ratio(u)
+def _chain(log_evidence: Any, z: np.ndarray, rng: np.random.Generator, count: int) -> np.ndarray:
+    """Return every tenth of the states, (count, P), of a chain for exp(log_evidence(z)) N(z; 0, I) from z."""
+    states, value = np.empty((count, len(z))), log_evidence(z)
     for step in range(10 * count):
-        ellipse, level = rng.standard_normal(len(u)), value - rng.exponential()
+        ellipse, level = rng.standard_normal(len(z)), value - rng.exponential()
         angle = high = rng.uniform(0.0, 2.0 * np.pi)
         low = high - 2.0 * np.pi
-        while not (value := log_ratio(new := u * np.cos(angle) + ellipse * np.sin(angle))) > level:
+        while not (value := log_evidence(new := z * np.cos(angle) + ellipse * np.sin(angle))) > level:
             low, high = (low, angle) if angle > 0.0 else (angle, high)
             angle = rng.uniform(low, high)
-        u = states[step // 10] = new
+        z = states[step // 10] = new
     return states
 
 

@@ -44,7 +44,7 @@ from gp.regression.settings import FIT
 
 _Noise: TypeAlias = np.ndarray | float | None
 """Known variances, or ``None`` where a common one is learnt."""
-_CONSTANT = 1e-12
+CONSTANT = 1e-12
 """Relative spread below which targets count as equal up to rounding."""
 _ONE_PLACE = 1e-15
 """The same for points, which are not computed: some rounding errors."""
@@ -179,7 +179,7 @@ class DataUnits:
         output, varies = _spread(values[:, None]) if values.size else (np.ones(1), np.zeros(1))
         size, varying = float(output[0]), bool(varies[0])
         rise = float(np.sqrt(np.mean(rises**2))) if rises.size else 0.0
-        if rise > (size if varying else _CONSTANT * size):
+        if rise > (size if varying else CONSTANT * size):
             size, varying = rise, True
         return DataUnits(points.mean(axis=0), inputs, size, varying)
 
@@ -195,7 +195,7 @@ def _sorted_targets(observed: Functional, y: np.ndarray, inputs: np.ndarray) -> 
     return np.concatenate(values), np.concatenate(rises)
 
 
-def _spread(values: np.ndarray, least: float = _CONSTANT) -> tuple[np.ndarray, np.ndarray]:
+def _spread(values: np.ndarray, least: float = CONSTANT) -> tuple[np.ndarray, np.ndarray]:
     largest = np.abs(values).max(axis=0)
     size = np.where(largest > 0, largest, 1.0)
     spread = (values / size).std(axis=0)  # divided by their size first, as the squares of 1e200 overflow

@@ -105,6 +105,16 @@ def test_a_fit_without_noise_refuses_them_too(name):
     assert gp.fit(x, y, kernel).noise > 0
 
 
+@pytest.mark.parametrize("centre", [0.0, 7.0])
+def test_a_function_that_is_known_to_be_zero_somewhere_is_held(centre):
+    """A linear kernel at its offset has no variance, of which no deviation is a part, not even 1e-50."""
+    x = np.array([-0.9, -0.5, 0.0, 0.5, 0.9])[:, None]
+    posterior = gp.fit(centre + x, x[:, 0] * np.cos(x[:, 0]), Linear() * Matern52(), noise=None)
+    np.testing.assert_allclose(posterior.mean(centre + x), x[:, 0] * np.cos(x[:, 0]), atol=1e-10)
+    with pytest.raises(ValueError, match="is missed by 1"):
+        gp.GaussianProcess(Linear() * Matern52()).condition(x, 1 + x[:, 0])
+
+
 def test_an_observation_that_is_added_is_refused_too():
     x = np.linspace(0, 1, 15)[:, None]
     posterior = gp.GaussianProcess(SquaredExponential()).condition(x, np.sin(x[:, 0]))

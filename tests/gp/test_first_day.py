@@ -141,6 +141,8 @@ def test_kernels_without_a_lengthscale_are_compared_with_one_for_each_column(dat
         found = gp.compare({"a": posterior, "b": shared})
     assert found.names == ("a", "b")
     assert found.notes[0] in str(found)
+    with pytest.warns(UserWarning, match="b: one lengthscale for all 2 columns, a: one for each"):
+        gp.compare({"a": posterior, "b": gp.GaussianProcess(Periodic(1.0, 2.0), noise=0.1).condition(x, y)})
     with pytest.raises(ValueError, match="different observations"):
         gp.compare({"a": posterior, "b": gp.fit(x, 2 * y, n_starts=1)})
     with pytest.raises(ValueError, match="two or more"):
