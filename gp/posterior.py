@@ -395,8 +395,7 @@ def _refuse_misses(posterior: Posterior, rows: slice = slice(None)) -> None:
         square = np.mean(centred[part] ** 2)
         spread[part] = min(np.sqrt(square), np.ptp(values[part]) or np.inf) or np.inf
         size[part] = max(1.0, square / (np.mean(variances[part]) or np.inf))
-    # sums are rounded where f is known to be zero, too, as that of a linear kernel at its offset
-    sd = (noise + size * np.maximum(rounding, eps * rounding.max())) ** 0.5
+    sd = (noise + size * np.maximum(rounding, eps * rounding.max())) ** 0.5  # sums are rounded at f = 0, too
     part = np.maximum(max(_MISSED, 100 * eps**0.5) * spread, _FAR * eps * np.abs(values))
     allowed = np.minimum(_FAR * sd, _FAR * noise**0.5 + part)
     if _only_values(observed):

@@ -21,10 +21,10 @@ CORE = (
 APART = ("gp/interop", "gp/regression")
 """What of these folders no door needs."""
 CAPS = {
-    "lines of bqvi, gp and acquisition": 56_005,
+    "lines of bqvi, gp and acquisition": 56_004,
     "lines of the core": 37_180,
     "constants": 230,
-    "functions with one caller, in another file": 102,
+    "functions with one caller, in another file": 101,
     "arguments of vbmc": 18,
     "arguments of integrate": 18,
     "arguments of fit": 18,
