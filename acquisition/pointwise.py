@@ -29,9 +29,10 @@ derivatives a_m, a_v, a_s of a score in the moments give
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -42,12 +43,12 @@ from gp.integrals import Integrals
 from gp.kernels.crossed import contracted_gradient, diagonal_gradient
 from gp.matrices import lower_inverse
 from gp.measures import Gaussian, GaussianMixture, Measure, Uniform
-from gp.measures.mixture_density import MixtureDensity
+from gp.measures.mixture import MixtureDensity
 from gp.observations import Gradients, Values, covariance
-from gp.posterior import Posterior
 
 if TYPE_CHECKING:
     from gp.regression.marginal import MarginalPosterior
+    from gp.regression.posterior import Posterior
 
 __all__ = [
     "Acquisition", "Criterion", "IntegralVarianceReduction", "Moments", "Partials", "UncertaintySampling",
@@ -376,7 +377,7 @@ class Acquisition:
 
     def _mixed(self, scores: list[Array]) -> tuple[Array, Array]:
         """The score of the mean criterion (m,), and its derivatives in the parts' scores (J, m)."""
-        if isinstance(self.posterior, Posterior):
+        if len(self.predictors) == 1:
             return scores[0], None
         xp = namespace(*scores)
         stacked = xp.stack(scores)
@@ -415,8 +416,8 @@ def bind(
         When the acquisition is first used, if the criterion needs the integral and the kernel has no
         embedding against the measure.
     """
-    each = (posterior,) if isinstance(posterior, Posterior) else posterior.posteriors
-    return Acquisition(criterion, posterior, tuple(_predictor(p, measure, noise) for p in each))
+    parts: Sequence[Any] = getattr(posterior, "posteriors", (posterior,))
+    return Acquisition(criterion, posterior, tuple(_predictor(part, measure, noise) for part in parts))
 
 
 def _predictor(posterior: Posterior, measure: Measure, noise: float | None) -> Predictor:

@@ -14,7 +14,7 @@ import numpy as np
 import gp
 from benchmarks.paired import Line, paired
 from gp.conditioning import Conditioned, DirectionalKernel, FunctionKernel, Shown
-from gp.conditioning.directional import directional_gram, slope_rows, value_rows
+from gp.conditioning.function_kernel import directional_gram, slope_rows, value_rows
 from gp.fixed_points import gram_of
 from gp.kernels import QuadraticTrend, SquaredExponential, Sum
 from gp.observations import Gradients, Observations, Values

@@ -37,7 +37,7 @@ from scipy.special import gammaln, logsumexp, ndtri
 from bqvi.calls.coordinates import Coordinates
 from gp.low_discrepancy import scrambled_sobol
 from gp.matrices import cholesky, solve_lower, symmetric_eigen
-from gp.measures.mixture_density import MixtureDensity
+from gp.measures.mixture import MixtureDensity
 
 WIDE, WIDER = 0.25, 1.7
 """The share of a proposal that is widened, and the factor of its scales."""

@@ -22,7 +22,7 @@ from gp.measures import Measure
 from gp.observations import Gradients, Values, register_covariance
 
 if TYPE_CHECKING:
-    from gp.posterior import Posterior
+    from gp.regression.posterior import Posterior
 
 
 @dataclass(frozen=True, eq=False)

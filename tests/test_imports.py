@@ -195,7 +195,7 @@ def test_folders_that_hide_no_module_raise_no_error(tmp_path):
 )
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch, module, use, extra):
     for name in list(sys.modules):  # the modules that need it are imported anew
-        if name.startswith(("gp.interop.", "bqvi.posterior.plots", "bqvi.sklearn", f"{module}.")):
+        if name.startswith(("gp.regression.interop.", "bqvi.posterior.plots", "bqvi.sklearn", f"{module}.")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)  # None forbids the import of a module
     remedy = re.escape(f'this needs {module}, which is not installed: pip install "bqvi[{extra}]"')

@@ -17,7 +17,8 @@ from bqvi.families import Gaussian
 from bqvi.gradients import Batch, BayesianQuadrature, remembered
 from bqvi.gradients.memory import Memory, ProcessCache
 from bqvi.posterior import Posterior
-from gp import hyperparameters, linalg, posterior, threads
+from gp import linalg, threads
+from gp.regression import hyperparameters, posterior
 
 MANY = 3
 SEEN: list[int] = []

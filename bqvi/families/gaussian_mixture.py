@@ -18,7 +18,7 @@ from bqvi.families.gaussian import DiagonalGaussian, Gaussian
 from gp import measures
 from gp.arrays import Array, shown, to_numpy
 from gp.checks import Seed, generator, require_finite, require_positive, require_shape
-from gp.measures.mixture_density import MixtureDensity
+from gp.measures.mixture import MixtureDensity
 
 
 class GaussianMixture:

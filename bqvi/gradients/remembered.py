@@ -1,6 +1,6 @@
 """The ELBO and the log evidence of a Gaussian q from the kept evaluations of the log joint, without others.
 
-In units whitened by q, theta = mu + L u, the process of `gp.conditioning.directional` is on phi(u) = f +
+In units whitened by q, theta = mu + L u, the process of `gp.conditioning.function_kernel` is on phi(u) = f +
 |u|^2 / 2, with f the log joint. It is given the values of the latest evaluations and, where there are
 gradients, those of the evaluations whose |u|^2 is nearest to D, as that of draws of q is, as many as
 `EvidenceSettings.rows` allows; evaluations at which phi differs by tens of nats from phi near q are left out.
@@ -72,7 +72,7 @@ from bqvi.importance import Proposal, effective_size, log_student, pareto_shape,
 from bqvi.runs.settings import ENGINES
 from gp.arrays import LOG_2PI
 from gp.conditioning.conditioned import Conditioned
-from gp.conditioning.directional import DirectionalKernel, slope_rows, value_rows
+from gp.conditioning.function_kernel import DirectionalKernel, slope_rows, value_rows
 from gp.evidence import LogPosterior
 from gp.low_discrepancy import normal_sobol
 from gp.threads import single_threaded

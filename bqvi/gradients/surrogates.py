@@ -49,8 +49,16 @@ from bqvi.gradients.whitened import (
 from bqvi.importance import weighted_quantile
 from bqvi.runs.settings import ENGINES
 from gp.conditioning.conditioned import Conditioned
-from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
-from gp.conditioning.function_kernel import FunctionKernel, Shown, standard_observed, standard_prior
+from gp.conditioning.function_kernel import (
+    DirectionalKernel,
+    FunctionKernel,
+    Shown,
+    directional_gram,
+    slope_rows,
+    standard_observed,
+    standard_prior,
+    value_rows,
+)
 from gp.evidence import LogPosterior
 from gp.fixed_points import components_gram, scaled
 from gp.fixed_points.gram import MOST_PAIRED
@@ -290,7 +298,7 @@ def of_rows(rows: np.ndarray, targets: np.ndarray, measured: np.ndarray | None, 
 
     Parameters
     ----------
-    rows : (N, 2 D), see `gp.conditioning.directional`. targets : (N,). measured : their noise, (N,).
+    rows : (N, 2 D), see `gp.conditioning.function_kernel`. targets : (N,). measured : their noise, (N,).
     slopes : whether there are derivatives.
     """
     u = rows[:, : rows.shape[1] // 2]

@@ -36,7 +36,7 @@ from bqvi.records import DERIVED, write_record
 from gp.arrays import Array, to_numpy
 from gp.checks import require_integer, require_seed
 from gp.measures import Gaussian, GaussianMixture
-from gp.measures.mixture_density import MixtureDensity
+from gp.measures.mixture import MixtureDensity
 from gp.names import suggesting
 from gp.threads import single_threaded
 

@@ -19,16 +19,14 @@ from bqvi.runs import Checkpoint, Trace
 from bqvi.runs.door_result import CheckedResult
 from gp import integrals
 from gp.arrays import Array, as_like, is_torch, to_numpy
-from gp.expectation import Expectation, expectation
 from gp.measures import Empirical, Gaussian, GaussianMixture, Measure, Uniform
 from gp.measures.pushed import pushed
-from gp.observations import Gradients, Values
-from gp.posterior import Posterior
-from gp.process import GaussianProcess
 from gp.user_warnings import warn_user_of_each
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from gp.expectation import Expectation
 
 
 DOOR = "integrate"
@@ -347,6 +345,8 @@ class IntegrandProcess:
         gp.embeddings.UnknownPairError, TypeError
             where the measure has no embedding in the chart of the surrogate.
         """
+        from gp.expectation import Expectation, expectation
+
         v = pushed(measure, self.shift, self.linear)
         found = expectation(self.surrogate.posterior(output), v)
         unit, centre = float(self.unit[output]), float(self.centre[output])
@@ -363,7 +363,7 @@ class IntegrandProcess:
         v = pushed(measure, self.shift, self.linear)
         posterior = self.surrogate.posterior(output)
         like = measure.parameters()[0]
-        found = (_torch(posterior, like) if is_torch(like) else posterior).integral(v)
+        found = (posterior.in_tensors(like) if is_torch(like) else posterior).integral(v)
         unit, centre = float(self.unit[output]), float(self.centre[output])
         return integrals.Integral(centre + unit * found.mean, unit**2 * found.variance)
 
@@ -386,16 +386,3 @@ class IntegrandProcess:
             assert isinstance(measure, Uniform)  # only uniform measures are pushed forward
             parts = [part * np.diag(a) for part in parts]
         return type(gradient)._make(parts)
-
-
-def _torch(posterior: Posterior, like: Array) -> Posterior:
-    """The posterior with tensors in place of NumPy arrays."""
-    blocks = [
-        Values(as_like(block.x, like)) if isinstance(block, Values) else Gradients(as_like(block.x, like))
-        for block in posterior.observations.blocks
-    ]
-    process = GaussianProcess(posterior.kernel, posterior.mean_function)
-    noise = posterior.noise if isinstance(posterior.noise, float) else as_like(posterior.noise, like)
-    sizes = np.cumsum([len(block) for block in blocks])[:-1]
-    parts = [as_like(part, like) for part in np.split(posterior.y, sizes)]
-    return process.condition(blocks, parts, noise)

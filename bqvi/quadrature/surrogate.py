@@ -47,7 +47,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import pi, sqrt
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -76,10 +76,11 @@ from gp.linalg import cholesky
 from gp.measures import Gaussian, Measure, Uniform
 from gp.measures.pushed import pushed
 from gp.observations import Functional, Gradients, Observations, Values, covariance
-from gp.posterior import Posterior
 from gp.priors import JointPrior
-from gp.process import GaussianProcess
 from gp.search import Search, search
+
+if TYPE_CHECKING:
+    from gp.regression.posterior import Posterior
 
 
 class MeasureChart(Protocol):
@@ -501,6 +502,8 @@ class CandidateProcess:
 
     def posterior(self, output: int = 0) -> Posterior:
         """The Gaussian process of one output in the chart, with scale and mean at their estimates."""
+        from gp.regression.process import GaussianProcess
+
         scale = float(self.process.scales[output])
         kernel, mean = scaled(self.kernel, scale), means.Constant(float(self.process.mean[output]))
         process = GaussianProcess(kernel, mean, scale * self.tau * self.view.noise)

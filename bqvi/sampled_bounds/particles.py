@@ -45,7 +45,7 @@ from bqvi.records import fingerprint, named
 from bqvi.sampled_bounds.settings import SETTINGS
 from gp.matrices import named_cholesky
 from gp.measures import GaussianMixture
-from gp.measures.mixture_density import MixtureDensity
+from gp.measures.mixture import MixtureDensity
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,7 +59,7 @@ from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.matrices import lower_inverse, solve_lower
 from gp.measures import GaussianMixture
-from gp.measures.mixture_density import MixtureDensity
+from gp.measures.mixture import MixtureDensity
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,6 @@
 """Conditioning of a Gaussian process on values, gradients or both, fast for few data; NumPy only."""
 
 from gp.conditioning.conditioned import Conditioned
-from gp.conditioning.directional import DirectionalKernel
-from gp.conditioning.function_kernel import FunctionKernel, Shown
+from gp.conditioning.function_kernel import DirectionalKernel, FunctionKernel, Shown
 
 __all__ = ["Conditioned", "DirectionalKernel", "FunctionKernel", "Shown"]

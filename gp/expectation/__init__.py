@@ -1,5 +1,7 @@
 """E_q of a Gaussian process: its value, its gradient in q, variances and covariances."""
 
+from typing import TYPE_CHECKING
+
 from gp.expectation.anova_sum import AnovaSum, AnovaSums, DiagonalIntegrals
 from gp.expectation.kernel_sum import (
     Integrated,
@@ -9,7 +11,12 @@ from gp.expectation.kernel_sum import (
     standard_means,
     standard_variance,
 )
-from gp.expectation.posterior_expectation import Expectation, expectation
+from gp.names import attach
+
+if TYPE_CHECKING:
+    from gp.regression.expectation import Expectation, expectation
+else:
+    __getattr__, __dir__ = attach(__name__)
 
 __all__ = [
     "AnovaSum", "AnovaSums", "DiagonalIntegrals", "Expectation", "Integrated", "KernelMeans", "KernelSum",

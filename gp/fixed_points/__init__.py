@@ -1,7 +1,6 @@
 """Covariances of observations at fixed points, with their pull-backs, for fits of hyperparameters."""
 
-from gp.fixed_points import products, stationary  # noqa: F401  they register their kernels
 from gp.fixed_points.gram import Changes, Gram, gram_of, scaled
-from gp.fixed_points.stationary import components_gram
+from gp.fixed_points.kernels import components_gram
 
 __all__ = ["Changes", "Gram", "components_gram", "gram_of", "scaled"]

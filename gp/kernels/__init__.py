@@ -6,7 +6,6 @@ from gp.kernels.anova import Anova
 from gp.kernels.base import Derivatives, DifferentiableKernel, Kernel, Parameter
 from gp.kernels.composite import ByColumn, Columns, Mapped, Product, Sum, Tilted
 from gp.kernels.parameters import pack, scaled, unpack
-from gp.kernels.periodic import Periodic
 from gp.kernels.polynomial import Constant, Linear, Multiple, QuadraticTrend
 from gp.kernels.stationary import (
     Matern12,
@@ -28,6 +27,8 @@ __all__ = [
     "Parameter", "Periodic", "Product", "QuadraticTrend", "RationalQuadratic", "SquaredExponential",
     "Stationary", "Sum", "Tilted", "White", "pack", "scaled", "unpack",
 ]  # fmt: skip
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from gp.kernels.periodic import Periodic
+else:
     __getattr__, __dir__ = attach(__name__)
 all_suggesting(globals())

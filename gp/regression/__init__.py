@@ -1,1 +1,5 @@
-"""Processes as models of data: hyperparameters fitted or marginalised, and models compared; see `gp`."""
+"""Regression for users of `gp`: prior, posterior, fit of hyperparameters, paths.
+
+Each name is imported from the package itself (`gp.GaussianProcess`, `gp.fit`). The engines condition by
+:mod:`gp.evidence` and :mod:`gp.conditioning`, and make a posterior of this folder only when asked for one.
+"""

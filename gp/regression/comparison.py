@@ -9,7 +9,7 @@ import numpy as np
 
 from gp.arrays import shown, to_numpy
 from gp.kernels.base import Kernel
-from gp.posterior import Posterior
+from gp.regression.posterior import Posterior
 from gp.user_warnings import warn_user
 
 

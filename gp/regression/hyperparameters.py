@@ -21,14 +21,14 @@ import numpy as np
 
 from gp.arrays import Array, as_like, require_aligned, shown, to_numpy
 from gp.checks import as_noise, as_values, require_integer, require_memory, require_one_of, require_seed
-from gp.interop import as_kernel
 from gp.kernels import Kernel, SquaredExponential
 from gp.kernels.parameters import per_column, scaled, unpack
 from gp.means import Constant, Mean
 from gp.names import suggesting
 from gp.observations import Functional, Values, as_functional, on_host, pieces, taken
-from gp.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.priors import Priors
+from gp.regression.interop import as_kernel
+from gp.regression.posterior import Posterior, condition, flat, refuse_contradictions
 from gp.regression.problem import CONSTANT, DataUnits, EvidenceProblem, SearchCoordinates
 from gp.regression.screening import InUnits, curvature, screened
 from gp.regression.settings import FIT

@@ -34,10 +34,10 @@ from gp.low_discrepancy import scrambled_sobol
 from gp.means import Zero
 from gp.measures import Measure
 from gp.observations import Functional, Observations
-from gp.paths import Path
-from gp.posterior import GradientMoments, Posterior
-from gp.predictions import PosteriorMethods
 from gp.regression.hyperparameters import Hyperparameters, posterior_at
+from gp.regression.paths import Path
+from gp.regression.posterior import GradientMoments, Posterior
+from gp.regression.predictions import PosteriorMethods
 from gp.regression.screening import InUnits, curvature
 from gp.regression.settings import FIT
 from gp.search import Expansion, search

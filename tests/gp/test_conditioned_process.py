@@ -9,7 +9,7 @@ from block_kernel_contract import check_block_kernel
 from bqvi.gradients.gradient_process import Directions, SeparableKernel
 from gp.conditioning import DirectionalKernel, FunctionKernel, Shown
 from gp.conditioning.conditioned import Conditioned
-from gp.conditioning.directional import slope_rows, value_rows
+from gp.conditioning.function_kernel import slope_rows, value_rows
 
 SHOWN = {"values": Shown(True, False), "derivatives": Shown(False, True), "both": Shown(True, True)}
 KERNELS = {f"function, {name}": FunctionKernel(1.3, 0.4, 0.2, shown) for name, shown in SHOWN.items()}

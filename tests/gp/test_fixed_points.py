@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from differences import central
 
-from gp.conditioning.directional import DirectionalKernel, directional_gram, slope_rows, value_rows
+from gp.conditioning.function_kernel import DirectionalKernel, directional_gram, slope_rows, value_rows
 from gp.fixed_points import Changes, gram, gram_of, scaled
 from gp.kernels import (
     Anova,

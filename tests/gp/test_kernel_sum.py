@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose
 
 import gp
 from gp.expectation import KernelSum, Quadratic, expectation
-from gp.expectation.posterior_expectation import mean_gradient
 from gp.means import Constant, Fixed, Linear, Zero
 from gp.measures import Gaussian, GaussianMixture
 from gp.observations import Gradients, Values
+from gp.regression.expectation import mean_gradient
 from gp.testing import central_difference
 
 RNG = np.random.default_rng(0)

@@ -330,7 +330,7 @@ def test_an_extension_that_cannot_be_made_is_a_refit(make, data, monkeypatch):
     x, y, at = (make(part) for part in data)
     process = gp.GaussianProcess(KERNELS["se"], noise=0.01)
     first = process.condition(x[:8], y[:8])
-    monkeypatch.setattr("gp.posterior.extend", refuse)
+    monkeypatch.setattr("gp.regression.posterior.extend", refuse)
     extended, refit = first.extend(x[8:], y[8:]), process.condition(x, y)
     np.testing.assert_array_equal(extended.covariance(at), refit.covariance(at))
     np.testing.assert_array_equal(extended.mean(at), refit.mean(at))

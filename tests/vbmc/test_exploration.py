@@ -15,7 +15,7 @@ from bqvi.variational_bmc.exploration import Modes, explore
 from bqvi.variational_bmc.frame import Frame
 from bqvi.variational_bmc.variational import DiagonalMixture
 from experiments.vbmc.hard import HARD
-from gp.measures.mixture_density import MixtureDensity
+from gp.measures.mixture import MixtureDensity
 
 
 def modes_of(*gaussians):

@@ -20,9 +20,9 @@ from gp.kernels.base import Kernel
 from gp.names import did_you_mean, needing
 
 if TYPE_CHECKING:
-    from gp.interop.botorch_model import PosteriorModel
-    from gp.posterior import Posterior
+    from gp.regression.interop.botorch_model import PosteriorModel
     from gp.regression.marginal import MarginalPosterior
+    from gp.regression.posterior import Posterior
 
 __all__ = ["as_botorch_model", "as_kernel", "from_botorch", "from_gpytorch", "from_gpytorch_kernel"]
 
@@ -45,7 +45,7 @@ def from_gpytorch_kernel(kernel: Any) -> Kernel:
         For a batch of kernels.
     """
     with needing():
-        from gp.interop.fitted_models import converted
+        from gp.regression.interop.fitted_models import converted
 
     return converted(kernel)
 
@@ -73,7 +73,7 @@ def from_gpytorch(model: Any) -> Posterior:
         batch of models.
     """
     with needing():
-        from gp.interop.fitted_models import posterior_of_gpytorch
+        from gp.regression.interop.fitted_models import posterior_of_gpytorch
 
     return posterior_of_gpytorch(model)
 
@@ -100,7 +100,7 @@ def from_botorch(model: Any) -> Posterior:
         As :func:`from_gpytorch`; for any other transform.
     """
     with needing():
-        from gp.interop.fitted_models import posterior_of_botorch
+        from gp.regression.interop.fitted_models import posterior_of_botorch
 
         return posterior_of_botorch(model)
 
@@ -121,7 +121,7 @@ def as_botorch_model(posterior: Posterior | MarginalPosterior) -> PosteriorModel
         Data and hyperparameters are constants.
     """
     with needing():
-        from gp.interop.botorch_model import PosteriorModel, as_tensors
+        from gp.regression.interop.botorch_model import PosteriorModel, as_tensors
 
     return PosteriorModel(as_tensors(posterior))
 

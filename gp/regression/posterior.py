@@ -24,7 +24,6 @@ from gp.checks import as_noise, as_values, require_memory
 from gp.embeddings.embed import in_kind_of
 from gp.evidence import log_density
 from gp.expectation.kernel_sum import KernelSum
-from gp.expectation.posterior_expectation import kernel_sum
 from gp.integrals import Integral, Integrals, JointIntegral, without_rounding
 from gp.kernels.base import Kernel, gradient_covariances
 from gp.linalg import LARGE_PIVOT, Factor, NotPositiveDefiniteError, cholesky, extend, raised, sample_gaussian
@@ -42,8 +41,9 @@ from gp.observations import (
     pieces,
     require_same_space,
 )
-from gp.paths import Path, draw_path
-from gp.predictions import PosteriorMethods
+from gp.regression.expectation import kernel_sum
+from gp.regression.paths import Path, draw_path
+from gp.regression.predictions import PosteriorMethods
 from gp.threads import of_few
 
 if TYPE_CHECKING:
@@ -305,6 +305,15 @@ class Posterior(PosteriorMethods):
         if extended.is_singular:
             _refuse_misses(extended, slice(None) if factor.jitter > self.jitter else slice(-len(added), None))
         return extended
+
+    def in_tensors(self, like: Array) -> Posterior:
+        """Return the posterior with tensors, of the kind of ``like``, in place of NumPy arrays."""
+        blocks = [
+            Values(as_like(block.x, like)) if isinstance(block, Values) else Gradients(as_like(block.x, like))
+            for block in self.observations.blocks
+        ]
+        noise = self.noise if isinstance(self.noise, float) else as_like(self.noise, like)
+        return condition(self.kernel, self.mean_function, blocks, as_like(self.y, like), noise)
 
     def _predicted(self, x: Array | Functional) -> Functional:
         at = as_functional(x)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gp.arrays import Array
-from gp.interop import as_kernel
 from gp.kernels.base import Kernel
 from gp.linalg import sample_gaussian
 from gp.means import Mean, Zero
 from gp.observations import Functional, as_functional, covariance
-from gp.paths import Path, draw_path
-from gp.posterior import Posterior, condition
+from gp.regression.interop import as_kernel
+from gp.regression.paths import Path, draw_path
+from gp.regression.posterior import Posterior, condition
 
 
 @dataclass(frozen=True, eq=False)

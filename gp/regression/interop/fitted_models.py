@@ -31,14 +31,14 @@ from gp.arrays import Array, to_numpy
 from gp.kernels.base import Kernel, Parameter
 from gp.kernels.parameters import scaled
 from gp.means import Constant, Linear, Mean, Zero
-from gp.posterior import Posterior, condition
+from gp.regression.posterior import Posterior, condition
 
 _POINTS_COMPARED = 32
 """Training inputs at which the converted prior is compared with the one of ``forward``."""
 
 
 def posterior_of_gpytorch(model: Any) -> Posterior:
-    """See ``gp.interop.from_gpytorch``."""
+    """See ``gp.regression.interop.from_gpytorch``."""
     _require_one_exact_gp(model)
     for name in ("input_transform", "outcome_transform"):
         if getattr(model, name, None) is not None:
@@ -47,7 +47,7 @@ def posterior_of_gpytorch(model: Any) -> Posterior:
 
 
 def posterior_of_botorch(model: Any) -> Posterior:
-    """See ``gp.interop.from_botorch``."""
+    """See ``gp.regression.interop.from_botorch``."""
     import botorch  # noqa: F401  a missing package is named before the model is looked at
 
     _require_one_exact_gp(model)
@@ -288,7 +288,7 @@ _MATERN: dict[float, Callable[[Array], Kernel]] = {0.5: ours.Matern12, 1.5: ours
 
 
 def converted(kernel: Any) -> Kernel:
-    """Return a GPyTorch kernel as one of this package; see ``gp.interop.from_gpytorch_kernel``."""
+    """Return a GPyTorch kernel as one of this package; see ``gp.regression.interop.from_gpytorch_kernel``."""
     found = _on_all_columns(kernel)
     if kernel.active_dims is None:
         return found

@@ -34,7 +34,7 @@ from gp.measures import Gaussian, GaussianMixture, GaussianParameters, Measure
 from gp.observations import Gradients, Values, covariance, pieces, require_same_space
 
 if TYPE_CHECKING:
-    from gp.posterior import Posterior
+    from gp.regression.posterior import Posterior
 
 
 @dataclass(frozen=True, eq=False)

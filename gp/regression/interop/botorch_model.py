@@ -27,7 +27,7 @@ from gp.embeddings.embed import in_kind_of
 from gp.integrals import Integrals
 from gp.linalg import SMALLEST_EIGENVALUE, Factor, cholesky
 from gp.observations import Functional, Gradients, Observations, Values, covariance, require_same_space
-from gp.posterior import Posterior
+from gp.regression.posterior import Posterior
 
 if TYPE_CHECKING:
     from gp.regression.marginal import MarginalPosterior
