@@ -24,13 +24,13 @@ from bqvi.calls.coordinates import VECTORS, Coordinates
 from bqvi.calls.executors import CallsUnderWay, collect
 from bqvi.calls.faults import (
     N_NEAR,
+    NEVER_MEANT,
     OF_ITS_CODE,
     EvaluationError,
     advice,
     advice_on_points,
     described,
     is_numerical,
-    may_be_meant,
     message_of,
     points_near,
     require_slope,
@@ -433,7 +433,7 @@ class CallBatch:
             message += everywhere if is_numerical(error) else OF_ITS_CODE
         elif self._function.errors == "numerical":
             message += OF_ITS_CODE
-            if may_be_meant(error) and self._ledger.outputs is not None:
+            if not isinstance(error, NEVER_MEANT) and self._ledger.outputs is not None:
                 message += ', or give bqvi.Run(errors="infeasible") to go on without such points'
         point = points[0] if len(points) == 1 else None
         raise EvaluationError(message, point, self.rows()) from error

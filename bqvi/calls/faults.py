@@ -39,7 +39,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.spatial import cKDTree
-from scipy.special import bdtr
+from scipy.special import bdtr, betainc
 
 from bqvi.calls.function import AUTODIFF, Function
 from bqvi.calls.settings import CHECK
@@ -130,7 +130,8 @@ _OF_THE_CODE = (
     StopAsyncIteration,
     Warning,
 )
-_PLAIN_BUGS = (NameError, AttributeError, TypeError, SyntaxError, UnicodeError, RecursionError)
+NEVER_MEANT = (NameError, AttributeError, TypeError, SyntaxError, UnicodeError, RecursionError)
+"""What no author raises where the function has no value, so that a run may go on."""
 _OF_THE_SYSTEM = (ImportError, MemoryError, OSError, EOFError, SystemError)
 _NAMED = (
     "OutOfMemoryError",
@@ -182,11 +183,6 @@ def stops(error: Exception, errors: str) -> bool:
     if errors == "numerical":
         return not is_numerical(error)
     return errors == "raise"
-
-
-def may_be_meant(error: Exception) -> bool:
-    """Whether an author may raise ``error`` where the function has no value, so that a run may go on."""
-    return not isinstance(error, _PLAIN_BUGS)
 
 
 def is_of_the_code(reason: str) -> bool:
@@ -313,9 +309,7 @@ _ROUNDING = 1e-6
 """Differences below this share of the largest value, or of one, count as rounding."""
 N_NEAR = 5
 """The number of `points_near`."""
-_LEAVING = (
-    ". A gradient by torch is wrong if the function leaves torch on the way (numpy, .item(), .detach())"
-)
+_LEAVING = ". Gradients by torch are wrong if the function leaves torch (numpy, .item(), .detach())"
 
 
 def left_out(count: int, of: int, place: str) -> str:
@@ -430,7 +424,7 @@ def gradient_warnings(points: np.ndarray, values: np.ndarray, gradients: np.ndar
 def _of_entries(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -> list[str]:
     """A warning of entries of the gradient that are multiples of those of the values, in a list."""
     n, d = points.shape
-    if n < _FEWEST * d:
+    if n < max(_FEWEST, 3 * d + 2):
         return []
     scaled = points / np.maximum(points.std(axis=0), 1e-300)
     nearest = np.asarray(cKDTree(scaled).query(scaled, k=N_NEAR)[1])[:, 1:]
@@ -438,7 +432,8 @@ def _of_entries(points: np.ndarray, values: np.ndarray, gradients: np.ndarray) -
     pairs = np.unique(np.sort(pairs, axis=0), axis=1)
     changes, left = _explained(points, values, gradients, pairs)
     wrong = np.flatnonzero(np.abs(changes) > CHECK.multiple)
-    if left > CHECK.left or not len(wrong):
+    by_chance = betainc(0.5 * (n - 1 - 3 * d), 0.5 * d, left)  # or less, of n - 1 independent errors
+    if left > CHECK.left or by_chance > CHECK.chance or not len(wrong):
         return []
     factors, said = 1.0 / (1.0 + changes), "Gradients disagree with the values of"
     multiples = ", ".join(f"entry {i}, counted from 0, is {factors[i]:.2g} times that" for i in wrong)
@@ -494,8 +489,8 @@ def _explained(
 
     Differences of values between ``pairs`` (2, k) are regressed on the D parts of their trapezoids, whose
     coefficients are 1; or for ``terms`` on the steps, for a term that one gradient of all pairs lacks. The
-    trapezoid is off by the change of the curvature, and pairs are weighted by the inverse change of the
-    slopes. That error is no multiple of an entry, so that other coefficients hardly make the residuals less.
+    trapezoid is off by h^3 / 12 times the third derivative: the former regression is given terms of third and
+    fourth order in each coordinate. Pairs are weighted by the inverse change of the slopes.
     """
     first, second = pairs
     steps = points[second] - points[first]
@@ -505,6 +500,11 @@ def _explained(
     slopes = 0.5 * (gradients[first] + gradients[second]) * steps
     residuals = weights * (values[second] - values[first] - slopes.sum(1))
     parts = weights[:, None] * (0.5 * steps if terms else slopes)
+    if not terms:
+        cubes = weights[:, None] * (steps / np.maximum(points.std(axis=0), 1e-300)) ** 3
+        errors = np.hstack([cubes, cubes * (points[first] + points[second] - 2.0 * points.mean(axis=0))])
+        residuals, *columns = least_squares(errors, np.column_stack([residuals, parts]))[1].T
+        parts = np.stack(columns, axis=1)
     changes = least_squares(parts, residuals[:, None])[0][:, 0]
     left = np.square(residuals - parts @ changes).sum() / np.maximum(np.square(residuals).sum(), 1e-300)
     return changes, float(left)

@@ -24,7 +24,7 @@ class GradientCheckSettings:
     multiple: float = 0.1
     """The difference of an entry's coefficient from 1 above which it is reported, if also ``left``."""
     left: float = 0.2
-    """The share of the squared residuals that wrong entries leave; right gradients of 40 runs left .33."""
+    """The share of the squared residuals that wrong entries leave; right gradients of 54 runs left .33."""
     away: float = 0.1
     """The distance, in units of the plausible box, from an evaluation to the point of the comparison."""
     apart: float = 10.0

@@ -1,5 +1,6 @@
 """Errors that stop a run, errors that make an infeasible point, and their messages."""
 
+import itertools
 import re
 from dataclasses import replace
 
@@ -313,6 +314,24 @@ def test_an_entry_that_is_a_multiple_is_named(factor, d):
             )
             assert int(entry) == d - 1
             assert abs(float(multiple) - factor) < 0.1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_few_evaluations_an_entry_is_named_and_right_gradients_are_not(seed):
+    """A Gaussian in five dimensions after 24; right gradients of a quartic and Student's t, after each other.
+
+    Errors of trapezoids were taken for multiples of entries; below 6 evaluations a dimension none was said.
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((24, 5))
+    (message,) = gradient_warnings(x, -0.5 * (x**2).sum(1), -x * [1.0, 1.0, 1.0, 1.3, 1.0])
+    assert "entry 3, counted from 0, is 1.3 times that of" in message
+    for d in (2, 4):
+        x = rng.standard_normal((36, d)) * np.where(np.arange(36) < 24, 1.0, 0.3)[:, None]
+        quartic = -0.25 * (x**4).sum(1) - 0.5 * (x**2).sum(1), -(x**3) - x
+        student = -2.5 * np.log1p(x**2 / 4).sum(1), -1.25 * x / (1 + x**2 / 4)
+        for n, (values, gradients) in itertools.product(range(6, 37, 2), (quartic, student)):
+            assert gradient_warnings(x[:n], values[:n], gradients[:n]) == []
 
 
 def test_the_right_gradient_of_a_funnel_agrees_and_its_negative_does_not():
