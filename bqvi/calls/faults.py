@@ -309,7 +309,7 @@ _ROUNDING = 1e-6
 """Differences below this share of the largest value, or of one, count as rounding."""
 N_NEAR = 5
 """The number of `points_near`."""
-_LEAVING = ". Gradients by torch are wrong if the function leaves torch (numpy, .item(), .detach())"
+_LEAVING = ". Its gradient is wrong if the function leaves torch on the way (numpy, .item(), .detach())"
 
 
 def left_out(count: int, of: int, place: str) -> str:
