@@ -29,7 +29,6 @@ EXPERIMENTS: dict[str, str] = {
     "models-components-by-bound": "experiments.models.components_by_bound",
     "models-embeddings": "experiments.models.embeddings",
     "models-topics": "experiments.models.topics",
-    "models-topics-folder": "experiments.models.topics_folder",
     "models-sequences": "experiments.models.sequences",
     "models-sequences-folder": "experiments.models.sequences_folder",
     "models-sticks": "experiments.models.sticks",

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from experiments.harness import registry
 from experiments.harness.cli import app
 from experiments.harness.experiment import Case, Resources, UnfitFolderError
-from experiments.models import sequences, sequences_folder, topics_folder
+from experiments.models import sequences, sequences_folder, topics
 from experiments.problems.array_files import DataFolderError
 from experiments.problems.texts_and_series import (
     Symbols,
@@ -19,7 +19,7 @@ from experiments.problems.texts_and_series import (
     read_texts,
 )
 
-FOLDERS = ("models-topics-folder", "models-sequences-folder")
+FOLDERS = ("models-topics", "models-sequences-folder")
 COUNTS = np.random.default_rng(0).poisson(1.0, (40, 6)) + np.eye(6, dtype=int)[np.arange(40) % 6]
 SYMBOLS = np.array([0, 2, 2, 1, 2, 0, 2])
 
@@ -110,11 +110,11 @@ def test_a_folder_is_run_drawn_and_tabulated(name, folder):
 
 def test_word_frequencies_predict_as_one_topic_does(folder):
     """The posterior mean of a single topic is the counts plus the prior's, normalised."""
-    cases = topics_folder.cases(True, Resources(data=folder))
-    plain = next(case for case in cases if topics_folder.FREQUENCIES in case.name)
+    cases = topics.cases(True, Resources(data=folder))
+    plain = next(case for case in cases if topics.FREQUENCIES in case.name)
     one = Case("one", {**plain.settings, "way": "batch", "method": "cavi", "topics": 1, "passes": 2}, folder)
-    expected = topics_folder.run(one, 3)["perplexity"].dropna().iloc[-1]
-    assert topics_folder.run(plain, 3)["perplexity"].iloc[0] == pytest.approx(expected)
+    expected = topics.run(one, 3)["perplexity"].dropna().iloc[-1]
+    assert topics.run(plain, 3)["perplexity"].iloc[0] == pytest.approx(expected)
 
 
 def test_shares_of_symbols_are_those_of_the_posterior(folder):
