@@ -30,7 +30,6 @@ EXPERIMENTS: dict[str, str] = {
     "models-embeddings": "experiments.models.embeddings",
     "models-topics": "experiments.models.topics",
     "models-sequences": "experiments.models.sequences",
-    "models-sequences-folder": "experiments.models.sequences_folder",
     "models-sticks": "experiments.models.sticks",
     "amortised-training": "experiments.amortised.training",
     "amortised-signal": "experiments.amortised.signal",

@@ -1,12 +1,13 @@
-"""States of sequences by a hidden Markov model: flow of the Nile, sunspots, and the letters of a text.
+"""States of sequences by a hidden Markov model: the Nile, sunspots, letters, and a folder's (--data DIR).
 
     Nile        yearly flow, Gaussian emissions: the change around 1898
     sunspots    yearly numbers, Gaussian emissions with variances of their own: quiet and active years
     letters     symbols of an English text (of Python's own documentation), categorical emissions: with two
                 states, vowels and consonants (Cave and Neuwirth 1980)
 
-Variational Bayes over emissions and transitions; the likeliest path is Viterbi's. (`models-sequences-folder`
-does the same on sequences of a folder.)
+Variational Bayes over emissions and transitions; the likeliest path is Viterbi's. The layout of a folder is
+that of `experiments.problems.texts_and_series`: symbols have categorical emissions, counts Poisson's,
+measurements Gaussians with variances of their own; a missing value is integrated out.
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import bqvi
-from bqvi.models import HiddenMarkovModel, categorical, gaussian_components
+from bqvi.models import HiddenMarkovModel, Sequences, categorical, gaussian_components, poisson
 from bqvi.models.components import Components
-from experiments.harness import drawing
+from experiments.harness import drawing, statements
 from experiments.harness.claims import Check, Claim
-from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table
+from experiments.harness.experiment import Case, Drawing, Experiment, Resources, Table, looked_for
+from experiments.harness.statements import Statement
 from experiments.harness.summaries import quartiles
 from experiments.models import pictures
+from experiments.problems.array_files import checksum
+from experiments.problems.texts_and_series import Symbols, find_sequences, read_sequences
 
 __all__ = [
-    "ALPHABET", "LETTERS", "MOST", "experiment", "fitted", "held_out", "of_symbols",
-    "of_times", "series",
+    "ALPHABET", "LETTERS", "MOST", "STATES", "cases", "experiment", "fitted", "held_out", "run", "series",
 ]  # fmt: skip
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz "
@@ -39,6 +42,8 @@ LETTERS = 6000
 _SETS: dict[str, tuple[int, ...]] = {"Nile": (1, 2, 3), "sunspots": (2, 3, 4), "letters": (1, 2, 3)}
 MOST = 4
 """States in any case."""
+STATES, _QUICK_STATES = (1, 2, 3, 4), (2,)
+"""For each sequence of a folder."""
 _SHOWN = {"Nile": 2, "sunspots": 3, "letters": 2}
 _STARTS, _QUICK_STARTS = 10, 1
 _STEPS, _QUICK_STEPS = 1000, 20
@@ -46,14 +51,22 @@ _TOLERANCE = 1e-3
 _SHOWN_SEED = 0
 
 
-def _cases(quick: bool, _: Resources) -> list[Case]:
-    """Return each series with each number of states."""
+def cases(quick: bool, resources: Resources) -> list[Case]:
+    """Return each series, and each sequence of the folder, with each number of states."""
     starts, steps = (_QUICK_STARTS, _QUICK_STEPS) if quick else (_STARTS, _STEPS)
-    return [
-        Case(f"{name}, K = {k}", {"data": name, "states": k, "starts": starts, "steps": steps})
+    shared = {"starts": starts, "steps": steps}
+    made = [
+        Case(f"{name}, K = {k}", {"data": name, "states": k, **shared})
         for name, numbers in _SETS.items()
         for k in numbers
     ]
+    for path in looked_for(find_sequences, resources.data) if resources.data else ():
+        found = {"data": path.name, "sha256": checksum(path), **shared}
+        made += [
+            Case(f"{path.name}, K = {k}", {**found, "states": k}, path.parent)
+            for k in (_QUICK_STATES if quick else STATES)
+        ]
+    return made
 
 
 @cache
@@ -76,17 +89,36 @@ def series(name: str) -> tuple[np.ndarray, np.ndarray]:
     return frame[frame.columns[0]].to_numpy(dtype=float), values if name == "Nile" else np.sqrt(values)
 
 
-def _run(case: Case, seed: int) -> pd.DataFrame:
+def run(case: Case, seed: int) -> pd.DataFrame:
     """Return a row for each time of a series, or each symbol of the alphabet."""
+    if case.folder is not None:
+        return _of_the_folder(case, seed)
     name = case.settings["data"]
     times, values = series(name)
     emissions = categorical(len(ALPHABET), 1.0) if name == "letters" else gaussian_components("diagonal")
     fit = fitted(case, emissions, values, seed)
     if name != "letters":
-        rows = of_times(fit, times, values)
+        rows = _of_times(fit, times, values)
     else:
-        rows = of_symbols(fit, values, np.isin(list(ALPHABET), list(_VOWELS)))
+        rows = _of_symbols(fit, values, np.isin(list(ALPHABET), list(_VOWELS)))
     return rows.assign(held_out=held_out(case, emissions, values, seed))
+
+
+def _of_the_folder(case: Case, seed: int) -> pd.DataFrame:
+    """The rows of a sequence of a folder, with its kind and the names of its symbols."""
+    assert case.folder is not None
+    found = read_sequences(case.folder / case.settings["data"])
+    if isinstance(found, Symbols):
+        size = len(found.alphabet)
+        values = Sequences(found.values, found.lengths)
+        fit = fitted(case, categorical(size, 1.0), values, seed)
+        # the first state is that of the most frequent symbol
+        lean = np.bincount(found.values, minlength=size).argmax() == np.arange(size)
+        rows = _of_symbols(fit, values, lean.astype(float))
+        return rows.assign(kind="symbols", name=list(found.alphabet), held_out=np.nan)
+    fit = fitted(case, poisson() if found.is_count else gaussian_components("diagonal"), found.values, seed)
+    kind = "counts" if found.is_count else "measurements"
+    return _of_times(fit, found.times, found.values).assign(kind=kind, held_out=np.nan)
 
 
 def held_out(case: Case, emissions: Components, values: np.ndarray, seed: int) -> float:
@@ -124,7 +156,7 @@ def fitted(case: Case, emissions: Components, values: Any, seed: int) -> bqvi.Fi
     )
 
 
-def of_symbols(fit: bqvi.Fit, values: Any, lean: np.ndarray) -> pd.DataFrame:
+def _of_symbols(fit: bqvi.Fit, values: Any, lean: np.ndarray) -> pd.DataFrame:
     """Return for each symbol its number of occurrences and their shares in the states.
 
     The states come by the share of their symbols for which `lean` (V,) is 1, the largest first.
@@ -141,7 +173,7 @@ def of_symbols(fit: bqvi.Fit, values: Any, lean: np.ndarray) -> pd.DataFrame:
     return _rows(fit, values, np.arange(len(lean)), counts.sum(1), shares[:, order])
 
 
-def of_times(fit: bqvi.Fit, times: np.ndarray, values: np.ndarray) -> pd.DataFrame:
+def _of_times(fit: bqvi.Fit, times: np.ndarray, values: np.ndarray) -> pd.DataFrame:
     """Return for each time of a series its value and the posterior of the states, by rising level.
 
     Parameters
@@ -169,13 +201,45 @@ def _rows(
 
 
 def _draw(results: pd.DataFrame) -> list[Drawing]:
-    """Draw the posterior of the states of each series."""
+    """Draw the posterior of the states of each series, and of each sequence of the folder."""
     caption = (
         f"Seed {_SHOWN_SEED}. The shares of colour behind each year are the posterior probabilities of the "
         "states; the heavy line is the posterior mean of the states' levels. Sunspots are square roots of "
         "the yearly numbers. Letters: the share of each letter's occurrences that is in the first state."
     )
-    return [Drawing("states", _states(results[results["seed"] == _SHOWN_SEED]), caption)]
+    rows = results[results["seed"] == _SHOWN_SEED]
+    made = [Drawing("states", _states(rows), caption)]
+    if not (rows := rows[~rows["data"].isin(_SETS)]).empty:
+        more = (
+            f"Seed {_SHOWN_SEED}, with the number of states K that has the highest bound. Symbols: the "
+            "shares of each symbol's occurrences in the states, each in its colour."
+        )
+        made.append(Drawing("folder", _states_of_the_folder(rows), more))
+    return made
+
+
+def _states_of_the_folder(rows: pd.DataFrame) -> Figure:
+    best = rows["elbo"] == rows.groupby("data")["elbo"].transform("max")
+    made, _, filled = drawing.panels(rows[best], "data", columns=1, size=(7.5, 2.0))
+    for ax, own in filled:
+        k = int(own["states"].iloc[0])
+        posterior = own[[f"state_{i}" for i in range(k)]].to_numpy(float)
+        if own["kind"].iloc[0] == "symbols":
+            _draw_shares(ax, posterior, own["name"].astype(str).tolist())
+        else:
+            pictures.states(ax, own["time"].to_numpy(float), own["value"].to_numpy(float), posterior)
+        ax.set_title(f"{own['data'].iloc[0]}, K = {k}")
+    return made
+
+
+def _draw_shares(ax: Any, shares: np.ndarray, names: list[str]) -> None:
+    """Draw `shares` (V, K) of symbols in states as stacked bars, those of each state side by side."""
+    order = np.lexsort((-shares.max(1), shares.argmax(1)))
+    tops = shares[order].cumsum(1)
+    for k, share in enumerate(shares[order].T):
+        ax.bar(np.arange(len(order)), share, bottom=tops[:, k] - share, color=drawing.COLOURS[k], alpha=0.6)
+    ax.set_xticks(np.arange(len(order)), [names[v] for v in order], fontsize=6)
+    ax.set_ylabel("share in each state")
 
 
 def _states(rows: pd.DataFrame) -> Figure:
@@ -236,8 +300,16 @@ def _claims(results: pd.DataFrame) -> list[Claim]:
                 Check("Nile", found >= 0.9, f"{found:.0%} of the seeds"),
                 Check("letters", float(first.mean()) >= 0.9, f"{first.mean():.0%} of the seeds"),
             ],
-        )
+        ),
+        *statements.claims(results[~results["data"].isin(_SETS)], [_OF_A_FOLDER], by="name", each="data"),
     ]
+
+
+_OF_A_FOLDER = Statement(
+    "004", "The bound tells that a sequence has states.", "with two states the ELBO is above that with one",
+    "below", {"2": ["1"]}, shown="negative ELBO (nats)",
+    rows=lambda found: found.assign(below=-found["elbo"], name=found["states"].astype(str)),
+)  # fmt: skip
 
 
 experiment = Experiment(
@@ -245,9 +317,9 @@ experiment = Experiment(
     title="States of sequences",
     summary="""How many states does a hidden Markov model find in the flow of the Nile, in sunspots and in the
         letters of a text, and at which times? The bound is shown over the number of states, and the posterior
-        of the states over time.""",
-    cases=_cases,
-    run=_run,
+        of the states over time; with a data folder of its symbols, counts and measurements as well.""",
+    cases=cases,
+    run=run,
     draw=_draw,
     tables=_tables,
     claims=_claims,

@@ -58,10 +58,9 @@ def cases(quick: bool, resources: Resources) -> list[Case]:
     simulated = {"texts": _SIMULATED, "topics": TOPICS, "n": _QUICK_DOCUMENTS if quick else _DOCUMENTS}
     made = [Case(way, {**shared, **simulated, "way": way, **chosen}) for way, chosen in _WAYS.items()]
     for path in looked_for(find_texts, resources.data) if resources.data else ():
-        texts = {"texts": path.stem, "topics": _QUICK_TOPICS if quick else TOPICS}
-        texts |= {"file": path.name, "sha256": checksum(path)}
+        texts = {"texts": path.name, "sha256": checksum(path), "topics": _QUICK_TOPICS if quick else TOPICS}
         made += [
-            Case(f"{path.stem}: {way}", {**shared, **texts, "way": way, **chosen}, path.parent)
+            Case(f"{path.name}: {way}", {**shared, **texts, "way": way, **chosen}, path.parent)
             for way, chosen in {**_WAYS, FREQUENCIES: {}}.items()
         ]
     return made
@@ -89,7 +88,7 @@ def _documents(case: Case, seed: int) -> tuple[Any, Any, tuple[str, ...]]:
     """Counts to learn from and held out, and the words."""
     if case.folder is None:
         return *_simulated(case.settings["n"], seed), tuple(map(str, range(_SIDE**2)))
-    texts = read_texts(case.folder / case.settings["file"])
+    texts = read_texts(case.folder / case.settings["texts"])
     order = np.random.default_rng(seed).permutation(texts.counts.shape[0])
     cut = int(np.ceil(_SHARE * len(order)))
     return texts.counts[np.sort(order[cut:])], texts.counts[np.sort(order[:cut])], texts.words
@@ -161,7 +160,7 @@ def _draw(results: pd.DataFrame) -> list[Drawing]:
     made = []
     for place, (name, own) in enumerate(results.groupby("texts", sort=False)):
         tail, begin = (f"-{place}", f"{name}. ") if place else ("", "")
-        fits = _traces(own)[lambda rows: rows["way"] != FREQUENCIES]
+        fits = _traces(own[own["way"] != FREQUENCIES])
         caption = (
             f"{begin}Held-out perplexity by document completion, half of each document's words seen. "
             f"{drawing.band_caption(fits, 'way')}"
