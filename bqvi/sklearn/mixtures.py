@@ -162,8 +162,8 @@ class BayesianGaussianMixture(_Mixture):
     concentration : alpha_0 of the weights; default 1 / K, which empties superfluous components
     prior_mean, prior_strength, prior_scale, prior_dof : the prior of the components; None to compute it from
         the data
-    merge : whether components that share one cluster are merged where this raises the bound and iterations
-        are left
+    merge : whether ``fit``, not ``partial_fit``, merges components that share one cluster, where this raises
+        the bound and iterations are left
     n_components, covariance_type, max_iter, tol, n_init, init_params, total_samples, random_state, verbose :
         as for `GaussianMixture`
 
