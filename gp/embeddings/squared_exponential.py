@@ -19,7 +19,7 @@ from functools import cached_property
 
 from gp.arrays import Array, as_like, namespace
 from gp.embeddings.embed import Formulas, choose, embedding
-from gp.embeddings.profiles import column_lengthscale
+from gp.embeddings.separable import column_lengthscale
 from gp.kernels import SquaredExponential
 from gp.matrices import log_diagonal_sum, lower_inverse, named_cholesky
 from gp.measures import Gaussian, GaussianMixture, Measure

@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from gp.expectation.anova_sum import AnovaSum, AnovaSums, DiagonalIntegrals
 from gp.expectation.kernel_sum import (
+    AnovaSum,
+    AnovaSums,
+    DiagonalIntegrals,
     Integrated,
     KernelMeans,
     KernelSum,

@@ -16,7 +16,7 @@ from typing import Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from gp.arrays import Array, as_like, namespace
+from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.matrices import log_diagonal_sum, lower_solve
 
 Seed: TypeAlias = int | np.random.Generator
@@ -109,3 +109,22 @@ class Measure(Protocol):
 
     def standardise(self) -> Standardised:
         """Return the measure in coordinates where its mean is 0 and its covariance I."""
+
+
+def by_first(weights: Array, u: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Which of K parts by ``weights`` (K,) the first coordinate of u (n, D) chooses, and where in it, (n,).
+
+    Part k has the interval [c_(k-1), c_k) of cumulative weights.
+    """
+    shares = to_numpy(weights).astype(np.float64)
+    edges, first = np.cumsum(shares) / shares.sum(), to_numpy(u)[:, 0].astype(np.float64)
+    last = int(np.flatnonzero(shares)[-1])  # by rounding, 1 may lie beyond the last edge
+    index = np.minimum(np.searchsorted(edges, first, side="right"), last)
+    return index, np.clip((first - (edges - shares)[index]) / shares[index], 0.0, 1.0)
+
+
+def open_interval(u: Array) -> Array:
+    """Return u moved off 0 and 1 by the precision of its dtype, so that quantiles are finite."""
+    xp = namespace(u)
+    eps = float(xp.finfo(u.dtype).eps)
+    return xp.clip(u, eps, 1 - eps)

@@ -12,10 +12,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from gp import checks
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.matrices import named_cholesky
-from gp.measures import checks
-from gp.measures.base import AffineMap, Seed, Standardised
+from gp.measures.base import AffineMap, Seed, Standardised, by_first
 
 
 class EmpiricalParameters(NamedTuple):
@@ -92,7 +92,7 @@ class Empirical:
         """Return points (n, D) chosen by the first column of u (n, D), by sorted first column."""
         checks.require_cube(u, self.dimension)
         order = np.argsort(to_numpy(self.points)[:, 0], kind="stable")
-        return as_like(self.points, u)[order[checks.by_first(to_numpy(self.weights)[order], u)[0]]]
+        return as_like(self.points, u)[order[by_first(to_numpy(self.weights)[order], u)[0]]]
 
     def marginal(self, columns: Sequence[int]) -> Empirical:
         return Empirical(self.points[:, list(columns)], self.weights)

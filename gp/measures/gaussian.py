@@ -13,10 +13,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from gp import checks
 from gp.arrays import LOG_2PI, Array, as_like, namespace, special, to_numpy
 from gp.matrices import log_diagonal_sum, named_cholesky
-from gp.measures import checks
-from gp.measures.base import AffineMap, Seed, Standardised
+from gp.measures.base import AffineMap, Seed, Standardised, open_interval
 
 
 class GaussianParameters(NamedTuple):
@@ -90,7 +90,7 @@ class Gaussian:
 
     def from_unit_cube(self, u: Array) -> Array:
         checks.require_cube(u, self.dimension)
-        return self.map.from_standard(special(u).ndtri(checks.open_interval(u)))
+        return self.map.from_standard(special(u).ndtri(open_interval(u)))
 
     def marginal(self, columns: Sequence[int]) -> Gaussian:
         index = list(columns)

@@ -24,10 +24,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from gp import checks
 from gp.arrays import LOG_2PI, Array, as_like, namespace, special, to_numpy
 from gp.matrices import log_diagonal_sum, lower_inverse, named_cholesky
-from gp.measures import checks
-from gp.measures.base import AffineMap, Seed, Standardised
+from gp.measures.base import AffineMap, Seed, Standardised, by_first, open_interval
 from gp.measures.gaussian import Gaussian
 
 
@@ -128,9 +128,9 @@ class GaussianMixture:
         """
         checks.require_cube(u, self.dimension)
         xp = namespace(u)
-        index, inside = checks.by_first(self.weights, u)
+        index, inside = by_first(self.weights, u)
         cube = xp.concat([as_like(inside, u)[:, None], u[:, 1:]], axis=1)
-        return self._at(index, special(u).ndtri(checks.open_interval(cube)))
+        return self._at(index, special(u).ndtri(open_interval(cube)))
 
     def marginal(self, columns: Sequence[int]) -> GaussianMixture:
         index = list(columns)

@@ -12,9 +12,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from gp import checks
 from gp.arrays import Array, as_like, namespace, to_numpy
 from gp.kernels.stationary import diagonal_matrix
-from gp.measures import checks
 from gp.measures.base import AffineMap, Seed, Standardised
 
 
