@@ -26,9 +26,11 @@ from typing import Any
 import numpy as np
 
 from bqvi.calls import Budget, Evaluations, Ledger
+from bqvi.calls.coordinates import make_coordinates
 from bqvi.calls.faults import Failures, left_out, require_consistent
 from bqvi.calls.given import selected, told
 from bqvi.calls.table import joined_rows, matched
+from bqvi.posterior import Posterior, WeightedDraws
 from bqvi.quadrature import ensemble as ensembles
 from bqvi.quadrature.credibility import Answer, Judgement, combined, explained_by, judge, test_of
 from bqvi.quadrature.ensemble import Fits
@@ -54,6 +56,7 @@ from bqvi.quadrature.state import IntegrandUnits, IntegrationProblem, Integratio
 from bqvi.quadrature.surrogate import AffineChart, StandardData
 from bqvi.records import named
 from bqvi.runs import Checkpoint, RunStatus
+from bqvi.runs.settings import ENGINES
 from gp.checks import require_shape
 from gp.low_discrepancy import scrambled_sobol
 from gp.matrices import lower_inverse
@@ -499,7 +502,7 @@ class BayesianRun:
             rows = np.flatnonzero(np.isnan(state.slopes).any(axis=(1, 2)))
             warnings = (*warnings, left_out(len(rows), len(state), function.place(x[rows[0]])))
         warn_user_of_each(warnings)
-        logs = function.range.logarithmic or self.method != "bq"
+        logs, is_density = function.range.logarithmic or self.method != "bq", problem.is_given_by_logarithms
         return result(
             **moments(mean, covariance, units.shift + problem.log_volume, logs),
             converged=judgement.credible,
@@ -507,7 +510,19 @@ class BayesianRun:
             checks=(judgement.reason,),
             warnings=warnings,
             surrogate=self._process(state, units) if self.method == "bq" else None,
+            posterior=self._posterior(state, units) if is_density and mean[0] > 0 else None,
         )
+
+    def _posterior(self, state: IntegrationState, units: IntegrandUnits) -> Posterior:
+        """The density f p by weighted draws of the answer."""
+        measure, to_x = self.problem.measure, self.problem.standard.map
+        u, logs = self._answer(state, units).draws(self._seed(len(state)), ENGINES.groups * ENGINES.draws)
+        u, logs = u[np.isfinite(logs)], logs[np.isfinite(logs)]
+        lower, upper = (measure.lower, measure.upper) if isinstance(measure, Uniform) else (None, None)
+        reach = ENGINES.wider * np.linalg.norm(to_x.scale, axis=1)  # within such a box
+        coordinates = make_coordinates(lower, upper, to_x.shift - reach, to_x.shift + reach)
+        draws = WeightedDraws(coordinates.from_user(to_x.from_standard(u)), logs)
+        return Posterior(draws.mixture(np.zeros(len(u), int)), coordinates, draws)
 
     def _exact(self, state: IntegrationState) -> dict[str, Any]:
         """The weighted sum over all points of a finite measure."""

@@ -83,7 +83,7 @@ from bqvi.importance import PARETO, WIDENING, Proposal, Spread, covering, normal
 from bqvi.quadrature.ensemble import Ensemble
 from bqvi.quadrature.nodes import whitened_cross
 from bqvi.quadrature.peaks import PeakFamily
-from bqvi.quadrature.settings import CREDIBILITY, REFUTATION, TAILS
+from bqvi.quadrature.settings import CREDIBILITY, TAILS
 from bqvi.quadrature.surrogate import CandidateProcess
 from bqvi.runs.settings import ENGINES
 from gp.low_discrepancy import shifted_sobol
@@ -161,7 +161,7 @@ class Tested:
     @property
     def survived(self) -> bool:
         """Whether the answer has been tested, and not been refuted."""
-        right = self.error < REFUTATION.allowed and self.inflation < ENGINES.grown
+        right = self.error < CREDIBILITY.allowed and self.inflation < ENGINES.grown
         return self.count > 1 and right
 
     @property
@@ -208,7 +208,7 @@ class Judgement:
     @property
     def credible(self) -> bool:
         """Whether the surrogate's estimate is returned unchanged."""
-        doubted = self.grows or self.unexplored or self.singular > 2.0 or self.beyond >= REFUTATION.allowed
+        doubted = self.grows or self.unexplored or self.singular > 2.0 or self.beyond >= CREDIBILITY.allowed
         return self.predicts and not doubted and (self.tested is None or self.tested.survived)
 
     def with_unseen(self, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
@@ -244,7 +244,7 @@ class Judgement:
             return NOTHING_SEEN if self.zero.all() else ALL_THE_SAME
         if self.credible:
             return f"The surrogate is credible: {predicts}{tail}."
-        if (self.grows or self.beyond >= REFUTATION.allowed) and self.predicts:
+        if (self.grows or self.beyond >= CREDIBILITY.allowed) and self.predicts:
             return (
                 "The surrogate is not credible: the integrand grows in the tails of the measure, as "
                 "exp(|u|^2 / 4) does in units of its standard deviations, or nearly as its density falls: no "
@@ -446,12 +446,12 @@ class Answer:
         """ln a at points u (M, D), (M,)."""
         return np.sum(self.logs(u), axis=0)
 
-    def draws(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def draws(self, seed: int, count: int = ENGINES.draws) -> tuple[np.ndarray, np.ndarray]:
         """Draws (M, D) of a proposal that covers a, and the logarithms (M,) of a over its density."""
         d = self.member.data.u.shape[1]
         standard = Proposal(np.ones(1), np.zeros((1, d)), np.eye(d)[None])
         proposal = covering(standard, self.member.data.u, self.log_size, ENGINES.draws, seed)
-        u = proposal.draws(ENGINES.draws, seed)
+        u = proposal.draws(count, seed)
         return u, self.log_size(u) - proposal.density.log_density(u)
 
     def tests(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from bqvi.calls import EvaluationError, Evaluations, Function
 from bqvi.calls.faults import Failures
 from bqvi.calls.returned import doubts, log_weights
 from bqvi.importance import effective_size, normalised
+from bqvi.posterior import Posterior
 from bqvi.quadrature.credibility import verdict
 from bqvi.quadrature.surrogate import CandidateProcess
 from bqvi.runs import Checkpoint, Trace
@@ -73,6 +74,9 @@ class Integral(CheckedResult):
     hidden : the nats that modes too narrow to be seen would add to ``log_mean`` on average, beside the sds.
     checkpoint : the state of the run; ``resume`` takes the whole result.
     surrogate : the fitted surrogate, with ``expectation(measure)`` for other measures; or ``None``.
+    posterior : where f was given as its logarithm, the density f p over its integral, p that of the measure,
+        by draws of the surrogate (`bqvi.Posterior`); its ``log_prob`` is that of the Gaussian with their
+        moments. ``None`` of a finite measure.
     """
 
     mean: Array
@@ -95,11 +99,7 @@ class Integral(CheckedResult):
     checkpoint: Checkpoint | None = None
     surrogate: IntegrandProcess | None = None
     n_failed: int = 0
-
-    @property
-    def state(self) -> Any:
-        """The state of the run."""
-        return None if self.checkpoint is None else self.checkpoint.state
+    posterior: Posterior | None = None
 
     def _draw(self, ax: Axes, truth: float | None) -> Axes:
         from bqvi.canvas import trace

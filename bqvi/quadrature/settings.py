@@ -84,6 +84,8 @@ class CredibilitySettings:
     explained: float = 0.7
     """Share of the variance at the Sobol nodes that has to be predicted from the other nodes for a surrogate
     to be credible, and, or 1 - 1 / D if that is more, for it to choose the nodes."""
+    allowed: float = 0.2
+    """The error of the log integral by the tests, in nats, up to which an answer may be credible."""
 
 
 @dataclass(frozen=True)
@@ -143,16 +145,7 @@ class RiseSettings:
     """Neighbours to which such a process is fitted, for each coefficient of a quadratic function."""
 
 
-@dataclass(frozen=True)
-class RefutationSettings:
-    """The test of an answer (:mod:`credibility`)."""
-
-    allowed: float = 0.2
-    """The error of the log integral by the tests, in nats, up to which an answer may be credible."""
-
-
 DESIGN = NodeDesignSettings()
-REFUTATION = RefutationSettings()
 RISES = RiseSettings()
 SEARCH = CandidateSettings()
 CREDIBILITY = CredibilitySettings()

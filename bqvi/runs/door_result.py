@@ -161,6 +161,11 @@ class CheckedResult(DoorResult):
     """A result with ``converged``, and with ``checks``: sentences on what its checks found."""
 
     @property
+    def state(self: Any) -> Any:
+        """The state of the run, or None without one."""
+        return None if self.checkpoint is None else self.checkpoint.state
+
+    @property
     def reasons(self: Any) -> tuple[str, ...]:
         """The reasons why it has not converged."""
         return () if self.converged else self.checks

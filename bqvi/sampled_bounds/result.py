@@ -106,11 +106,6 @@ class EvidenceBounds(CheckedResult):
         found = _interval(free, conditional, confidence)
         return found if np.ndim(self.lower) else found[0]
 
-    @property
-    def state(self) -> BoundsState:
-        """The state of the run."""
-        return self.checkpoint.state
-
     def sample(self, n: int, seed: Seed = 0) -> np.ndarray:
         """Draws (n, P) or (M, n, P) of the posterior: particles at temperature 1, resampled by their weights.
 

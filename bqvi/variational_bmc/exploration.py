@@ -54,7 +54,7 @@ from bqvi.calls.table import rows_of
 from bqvi.runs.settings import ENGINES
 from bqvi.unseen import HIDDEN, Evaluated, expected_rise
 from bqvi.variational_bmc.frame import Frame
-from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, EXPLORATION, MODES
+from bqvi.variational_bmc.settings import COMPONENTS, CONVERGENCE, EXPLORATION
 from bqvi.variational_bmc.surrogate import Surrogate
 from bqvi.variational_bmc.variational import DiagonalMixture
 from gp.matrices import lower_inverse, solve_lower
@@ -138,7 +138,7 @@ class Modes:
         """
         dimension = points.shape[1]
         depths = 2.0 * (self.levels[:, None] - self.outline.log_parts(self.frame.straightened(points))).min(0)
-        return depths < dimension + MODES.inside * np.sqrt(2.0 * dimension)
+        return depths < dimension + ENGINES.sds * np.sqrt(2.0 * dimension)
 
     def unexplained(self, points: np.ndarray, values: np.ndarray, share: float, margin: float) -> np.ndarray:
         """Return by how many nats values (n,) at points (n, D) exceed what the modes allow.

@@ -132,14 +132,6 @@ class RestartSettings:
 
 
 @dataclass(frozen=True)
-class ModeSettings:
-    """The definition of modes (`exploration`)."""
-
-    inside: float = 4.0
-    """The region of a mode, in sds of |x|^2 under N(0, I) beyond its mean D."""
-
-
-@dataclass(frozen=True)
 class WeightSettings:
     """Importance weights, and the estimates from them (`correction`)."""
 
@@ -285,7 +277,6 @@ FRAMES = FrameSettings()
 SCALINGS = ScalingSettings()
 COMPONENTS = ComponentSettings()
 RESTARTS = RestartSettings()
-MODES = ModeSettings()
 WEIGHTS = WeightSettings()
 POOLED = PooledSettings()
 NODES = NodeSettings()
