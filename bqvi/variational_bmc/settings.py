@@ -1,7 +1,7 @@
 """Constants of VBMC that affect results; those that a caller may change are in `state.Settings`.
 
 They stand in the order in which a step uses them: the data of a surrogate, its hyperparameters and a cheap
-model; units, axes and scales; components of q, new starts and modes; importance weights; the next points,
+model; axes and scales; components of q, new starts and modes; importance weights; the next points,
 feasible points and exploration; convergence. The studies behind them are rows of
 `experiments/studies/bqvi.variational_bmc.settings.json`.
 """
@@ -59,14 +59,8 @@ class FittingSettings:
     """Median and sd of the prior of the share that this term has in the variance, in the same way."""
     noise: tuple[float, float] = (0.3, 2.0)
     """Median and sd of the prior of the noise, where it is fitted."""
-
-
-@dataclass(frozen=True)
-class CheapSettings:
-    """A cheap approximate model (`surrogate`, `cheap_first`)."""
-
-    scale_sd: float = 0.5
-    """The prior standard deviation of its scale, whose prior mean is 1."""
+    cheap_scale: float = 0.5
+    """The prior sd of the scale of a cheap model, whose prior mean is 1."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +266,6 @@ class UndeclaredNoiseSettings:
 
 SHAPING = ShapingSettings()
 FITTING = FittingSettings()
-CHEAP = CheapSettings()
 FRAMES = FrameSettings()
 SCALINGS = ScalingSettings()
 COMPONENTS = ComponentSettings()

@@ -28,7 +28,7 @@ import numpy as np
 
 from bqvi.calls.faults import contradicted
 from bqvi.runs.settings import ENGINES
-from bqvi.variational_bmc.settings import CHEAP, FITTING, SHAPING
+from bqvi.variational_bmc.settings import FITTING, SHAPING
 from gp.evidence import Evidence, LogPosterior
 from gp.expectation import AnovaSum, AnovaSums, Quadratic
 from gp.fixed_points import Changes, Gram, gram_of
@@ -114,7 +114,7 @@ class Data:
         kernel = kernel_of(psi, self.points.shape[1], self.rough)
         if self.cheap is None:
             return kernel
-        return Sum((*kernel.terms, Multiple(self.cheap, CHEAP.scale_sd**2)))
+        return Sum((*kernel.terms, Multiple(self.cheap, FITTING.cheap_scale**2)))
 
     @cached_property
     def gram(self) -> Gram:
@@ -370,7 +370,7 @@ def _function(data: Data, kernel: Sum, weights: np.ndarray) -> AnovaSums:
 def _scale(data: Data, weights: np.ndarray) -> float:
     """The posterior mean of the scale a, given ``weights`` of the observations."""
     assert data.cheap_rows is not None
-    return 1.0 + CHEAP.scale_sd**2 * float(weights @ data.cheap_rows)
+    return 1.0 + FITTING.cheap_scale**2 * float(weights @ data.cheap_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,8 +425,8 @@ class Surrogate:
         if self.data.cheap_rows is None:
             return None
         known = self.evidence.factor.solve(self.data.cheap_rows)
-        left = 1.0 - CHEAP.scale_sd**2 * float(known @ known)
-        return _scale(self.data, self.weights), CHEAP.scale_sd * float(np.sqrt(max(left, 0.0)))
+        left = 1.0 - FITTING.cheap_scale**2 * float(known @ known)
+        return _scale(self.data, self.weights), FITTING.cheap_scale * float(np.sqrt(max(left, 0.0)))
 
     @cached_property
     def function(self) -> AnovaSums:

@@ -8,7 +8,7 @@ import pytest
 from engine_contract import check_engine
 
 import bqvi
-from bqvi.variational_bmc.settings import CHEAP
+from bqvi.variational_bmc.settings import FITTING
 from bqvi.variational_bmc.surrogate import Surrogate, noise_shaped
 from experiments.problems import known_posteriors
 from gp.expectation import AnovaSum, AnovaSums, Quadratic
@@ -45,9 +45,9 @@ def test_the_scale_is_that_of_generalised_least_squares(with_slopes):
     whitening = plain.evidence.factor.whitening
     precision = whitening.T @ whitening
     g, y = data.cheap_rows, without.residuals
-    variance = 1.0 / (g @ precision @ g + CHEAP.scale_sd**-2)
+    variance = 1.0 / (g @ precision @ g + FITTING.cheap_scale**-2)
     scale, sd = made.cheap_scale
-    assert scale == pytest.approx(variance * (g @ precision @ y + CHEAP.scale_sd**-2), rel=1e-6)
+    assert scale == pytest.approx(variance * (g @ precision @ y + FITTING.cheap_scale**-2), rel=1e-6)
     assert sd == pytest.approx(np.sqrt(variance), rel=1e-4)
     u = RNG.standard_normal((5, 3))
     np.testing.assert_allclose(made.function(u), made.moments(u)[0], rtol=1e-6, atol=1e-6)
