@@ -101,10 +101,6 @@ class LaplaceGaussian:
         """H^-1, (P, P)."""
         return np.asarray((self.axes / self.curvatures) @ self.axes.T)
 
-    def curvature_along(self, axis: int) -> float:
-        """H_ii of an ``axis`` i."""
-        return float(np.square(self.axes[axis]) @ self.curvatures)
-
     @property
     def log_volume(self) -> float:
         """Half the logarithm of the determinant of 2 pi H^-1: that of the integral of exp(-depth)."""

@@ -307,7 +307,8 @@ class LaplaceSearch:
 
         first = 0.5
         if self._curved:
-            first = self._settings.sds / float(np.sqrt(self._gaussian.curvature_along(i)))
+            along = np.square(self._gaussian.axes[i]) @ self._gaussian.curvatures  # H_ii
+            first = self._settings.sds / float(np.sqrt(along))
         return self._measured(curvature, first)
 
     def _along(self, mode: int, i: int) -> np.ndarray:

@@ -248,15 +248,8 @@ def _replaced(
         entropies = np.append(known.entropies, entropy)
         return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)
     statistics, entropies = known.statistics.copy(), known.entropies.copy()
-    if expected is None or _ascends(row, entropy, known, b, expected, prior):
+    if expected is not None:
+        old, weights = flat(_held(prior, unflat(statistics[b], prior), expected)), flat(expected)
+    if expected is None or row @ weights + entropy >= old @ weights + entropies[b]:
         statistics[b], entropies[b] = row, entropy
     return replace(known, statistics=statistics, entropies=entropies, visits=known.visits + 1)
-
-
-def _ascends(
-    row: np.ndarray, entropy: float, known: MemoisedMemory, b: int, expected: Values, prior: Values
-) -> bool:
-    """Whether statistics ``row`` (P,) and ``entropy`` of batch ``b`` have no lower bound than those kept."""
-    weights = flat(expected)
-    old = flat(_held(prior, unflat(known.statistics[b], prior), expected))
-    return bool(row @ weights + entropy >= old @ weights + known.entropies[b])

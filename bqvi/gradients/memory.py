@@ -248,7 +248,9 @@ class ProcessCache:
         process = self._extended(before, units, memory, n)
         if base.at:
             memory = replace(memory, process=process, base=replace(base, joined=np.append(base.joined, n)))
-        if _standardised_error(before, process) > CACHE.refit_error:
+        (old, scale), (now, grown) = ((one.given.targets.size, one.given.scale) for one in (before, process))
+        # the mean squared error of the predictions of the new targets, each over its variance
+        if (now * grown - old * scale) / ((now - old) * scale + 1e-300) > CACHE.refit_error:
             memory = replace(memory, fitted_at=1)  # a refit is due, from the present hyperparameters
         return process, memory
 
@@ -320,10 +322,3 @@ class ProcessCache:
         most = most - most // 10 if full else len(points)
         first = len(points) - most
         return np.flatnonzero(near_q(points[first:])) + first
-
-
-def _standardised_error(before: Process, after: Process) -> float:
-    """Mean squared error of the predictions of the new targets, each over its variance."""
-    old, new = before.given.targets.size, after.given.targets.size
-    scales = before.given.scale, after.given.scale
-    return (new * scales[1] - old * scales[0]) / ((new - old) * scales[0] + 1e-300)

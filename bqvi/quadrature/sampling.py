@@ -181,18 +181,14 @@ class SamplingRun:
 
     def _numbers(self, values: np.ndarray, shift: float) -> dict[str, Any]:
         """Mean, sd and covariance of the integral, and its logarithm where f is one; values over e^shift."""
-        mean, covariance = _over_blocks(values, self.replicates) if self.method == "qmc" else average(values)
+        (mean, covariance), count = average(values), self.replicates
+        if self.method == "qmc":  # successive blocks
+            centred = np.array([block.mean(axis=0) - mean for block in np.array_split(values, count)])
+            covariance = centred.T @ centred / (count * (count - 3))
         covariance = covariance + np.diag(of_constants(values) ** 2)
         unknown = np.diag(covariance) == 0.0  # values that are all zero, or blocks with equal means
         covariance[unknown, unknown] = np.inf
         return moments(mean, covariance, shift, self.caller.function.range.logarithmic)
-
-
-def _over_blocks(values: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of f over a sequence, (n, o), and its covariance from ``count`` successive blocks."""
-    mean = values.mean(axis=0)
-    centred = np.array([block.mean(axis=0) - mean for block in np.array_split(values, count)])
-    return mean, centred.T @ centred / (count * (count - 3))
 
 
 def of_constants(values: np.ndarray) -> np.ndarray:

@@ -321,19 +321,13 @@ def _unseen(
     ends = [one.rows[-1] for one in climbs if one.ended == "within"]
     without_mode = len(climbs) - len(ends)
     each = others / max(len(ends) + without_mode + found, 1)
-    by_explained, by_climbs = (_counts_by_mode(run, modes, rows) for rows in (explained, ends))
+    nearest = (modes.squares(run.made.points[np.array(rows, int)]).argmin(1) for rows in (explained, ends))
+    by_explained, by_climbs = (np.bincount(mode, minlength=len(modes)) for mode in nearest)
     count = len(explained) + len(ends) * (1.0 + each) + found
     # A mode to which a single climb leads is counted as often as there are points for each climb.
     few = np.where(by_explained > 0, 1.0, 1.0 + each)[by_explained + by_climbs < 2].sum()
     once = min(float(few), count - found)
     return expected_rise(share, count, once + found, without_mode * (1.0 + each), found * each)
-
-
-def _counts_by_mode(run: Evaluating, modes: Modes, rows: list[int]) -> np.ndarray:
-    """The number of ``rows`` that are nearest to each mode, (R,)."""
-    if not rows:
-        return np.zeros(len(modes), int)
-    return np.bincount(modes.squares(run.made.points[rows]).argmin(1), minlength=len(modes))
 
 
 def _unexplained(run: Evaluating, modes: Modes, rows: np.ndarray, noise_sd: float) -> dict[int, float]:

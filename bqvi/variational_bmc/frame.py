@@ -324,21 +324,16 @@ def _isolated(good: np.ndarray, bad: np.ndarray, distances: np.ndarray) -> np.nd
     An isolated failure is no evidence of an edge near another failed point, so that the others are tested
     again without it.
     """
+    between = np.linalg.norm(bad[:, None] - bad, axis=2)
+    np.fill_diagonal(between, np.inf)
     inside = np.array([_in_hull(good, x) for x in bad])
     found = np.zeros(len(bad), bool)
     while True:
-        alone = distances < FEASIBILITY.alone * _to_nearest_other(bad, ~found)
+        alone = distances < FEASIBILITY.alone * between[:, ~found].min(axis=1, initial=np.inf)
         more = inside & alone & ~found
         if not more.any():
             return found
         found |= more
-
-
-def _to_nearest_other(points: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """The distances (m,) of points (m, D) to the nearest other point in ``which`` (m,) bool; inf if none."""
-    distances = np.linalg.norm(points[:, None] - points[which], axis=2)
-    distances[np.flatnonzero(which), np.arange(distances.shape[1])] = np.inf
-    return distances.min(axis=1, initial=np.inf)
 
 
 def _in_hull(points: np.ndarray, x: np.ndarray) -> bool:

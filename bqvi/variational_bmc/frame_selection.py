@@ -128,7 +128,10 @@ def selected(state: State, frame: Frame, psi: np.ndarray | None, step: Inference
     first, iterations = psi is None, step.settings.fits * (3 if psi is None else 1)
     if psi is not None:
         earlier, psi = psi, with_terms_of(psi, data)
-        if _keeps(state, data, step):
+        kept = step.restarted and data.gradients is not None
+        # to many observations hyperparameters are fitted when evaluations have grown
+        recent = len(data.residuals) > FITTING.many and len(state) < FITTING.often * state.fitted_at
+        if (kept or recent) and not step.final:
             return Candidate(frame, threshold, data, psi, math.nan, refitted=len(psi) != len(earlier))
     best = Candidate(frame, threshold, data, *fit(data, psi, iterations))
     if step.settings.noise_unknown and not first and _turn(state, step, FITTING.turn[1])[1] == 0:
@@ -153,16 +156,6 @@ def _short_fit(
     """Hyperparameters (P,) and log evidence of the evaluations in a frame, by a few iterations from psi."""
     data = _shaped_data(state, frame, SHAPING.deep * len(frame.shift), settings)
     return fit(data, psi, FITTING.first_iterations)
-
-
-def _keeps(state: State, data: Data, step: InferenceStep) -> bool:
-    """Whether hyperparameters are not fitted at this step.
-
-    With many observations they are fitted when evaluations have grown, with gradients not again in a restart.
-    """
-    kept = step.restarted and data.gradients is not None
-    recent = len(data.residuals) > FITTING.many and len(state) < FITTING.often * state.fitted_at
-    return (kept or recent) and not step.final
 
 
 def _turn(state: State, step: InferenceStep, each: int) -> tuple[int, int]:

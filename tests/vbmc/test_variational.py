@@ -138,6 +138,20 @@ def test_the_correction_finds_the_evidence_past_q(surrogate, weigh):
     np.testing.assert_allclose(mean, [0.0, 0.5], atol=0.03)
 
 
+def test_the_evidence_of_a_surrogate_that_is_well_known_is_that_of_gauss_legendre():
+    """The draws alone are 6e-5 off, with a Monte Carlo error of 8e-4."""
+    x = 6.0 * scrambled_sobol(2, 64, 0) - np.array([3.0, 2.0])
+    data = noise_shaped(x, banana(x), None, np.full(64, 1e-10), 1e4)
+    made = Surrogate.of(data, fit(data, None, 20)[0])
+    nodes, weights = np.polynomial.legendre.leggauss(160)
+    grid = np.stack(np.meshgrid(6.0 * nodes, 7.0 * nodes + 4.0, indexing="ij"), axis=-1).reshape(-1, 2)
+    mean, variance = made.moments(grid)
+    density = np.exp(variance_penalised(mean, variance, data.top)).reshape(160, 160)
+    found = polished(made, MIXTURE, 8192, 0)
+    assert found.log_evidence == pytest.approx(np.log(42.0 * weights @ density @ weights), abs=2e-5)
+    assert found.monte_carlo_sd < 1e-5
+
+
 def test_sd_of_the_evidence_is_that_of_joint_draws():
     """To first order, against 2000 joint draws at 256 points: their sd is within 12 % with p > .999."""
     x = np.random.default_rng(0).standard_normal((12, 2))
