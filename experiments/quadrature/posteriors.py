@@ -4,7 +4,7 @@ gp_regr (three hyperparameters of a Gaussian process), garch11 (four parameters 
 priors) and kidscore_interaction (five parameters of a regression, strongly correlated), in the
 unconstrained coordinates of `experiments.problems.reference`, whose module
 `experiments.problems.reference.folder` describes the layout of the folder. Each is integrated against the two
-proposals of `evidence_runs` around the mode; there is no proper prior where priors are flat. The search for
+proposals of `evidence` around the mode; there is no proper prior where priors are flat. The search for
 the mode starts at the reference's mean, as this search is not part of the comparison.
 """
 
@@ -14,7 +14,7 @@ import pandas as pd
 
 from experiments.harness.experiment import Case, Resources
 from experiments.problems.reference import load_reference
-from experiments.quadrature.evidence_runs import (
+from experiments.quadrature.evidence import (
     GAUSSIAN,
     HEAVY,
     evidence_cases,

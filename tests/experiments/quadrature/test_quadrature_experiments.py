@@ -11,7 +11,7 @@ import bqvi
 from experiments.harness import registry
 from experiments.harness.experiment import Case, Resources
 from experiments.problems import evidence_targets as quadrature_evidence_targets
-from experiments.quadrature import evidence_runs as quadrature_evidence_runs
+from experiments.quadrature import evidence as quadrature_evidence
 from experiments.quadrature import nodes as quadrature_nodes
 from experiments.quadrature import posteriors as quadrature_posteriors
 from experiments.quadrature.runs import (
@@ -73,7 +73,7 @@ def test_errors_are_signed_and_relative():
 @pytest.mark.parametrize("name", ["regression", "process"])
 def test_brute_force_agrees_with_importance_sampling(name):
     target = quadrature_evidence_targets.TARGETS[name]()
-    around, _ = quadrature_evidence_runs.proposals(target.log_joint, np.zeros(target.prior.dimension))
+    around, _ = quadrature_evidence.proposals(target.log_joint, np.zeros(target.prior.dimension))
     # both targets' posteriors are covered by prior and heavy tails; half the draws come from each
     wide, n = around["heavy tails"], 1500
     theta = np.concatenate([wide.sample(n, 1), target.prior.sample(n, 2)])
