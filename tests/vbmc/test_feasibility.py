@@ -29,30 +29,6 @@ def test_a_failure_among_good_points_is_isolated_until_another_is_near():
     assert Feasibility.of(points, failed).of_all_failures(near[None] + 0.05) > 0.9
 
 
-@pytest.mark.parametrize("length", [0.05, 0.3])
-def test_the_sd_of_an_edge_is_that_of_a_uniform_variable_between_its_neighbours(length):
-    """A density of 1 from 0 to an end between 1 and 1 + l has a mass of 1 + l / 2 +- l / sqrt(12)."""
-    good = np.linspace(0.0, 1.0, 201)[:, None]
-    points = np.concatenate([good, [[1.0 + length]]])
-    phi = Feasibility.of(points, np.arange(len(points)) == len(good))
-    u = np.linspace(0.0, 1.0 + 2 * length, 40_001)[:, None]
-    possible = phi(u)
-    mass = possible.mean() * (1.0 + 2 * length)
-    assert mass == pytest.approx(1.0 + length / 2, rel=1e-3)
-    sd = phi.uncertainty(u, possible / possible.sum())
-    assert sd == pytest.approx(length / np.sqrt(12.0) / mass, rel=0.1)
-
-
-def test_edges_beside_several_failures_add_their_variances():
-    good = np.linspace(-1.0, 1.0, 401)[:, None]
-    ends = np.array([[-1.1], [1.1]])
-    phi = [Feasibility.of(np.concatenate([good, failed]), np.arange(401 + len(failed)) >= 401)
-           for failed in (ends[1:], ends)]  # fmt: skip
-    u = np.linspace(-1.05 + 1e-9, 1.2, 20_001)[:, None], np.linspace(-1.2, 1.2, 20_001)[:, None]
-    one, both = (of.uncertainty(at, of(at) / of(at).sum()) for of, at in zip(phi, u, strict=True))
-    assert both == pytest.approx(np.sqrt(2) * one, rel=0.02)
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_a_stripe_of_a_gaussian_is_known_as_well_as_its_ends(seed):
     """Of 6 runs, whose sds are right, none is 3 of them off; the false-alarm rate is 1.6 %."""

@@ -79,9 +79,3 @@ def test_residuals_below_the_tolerance_or_their_sds_contradict_nothing(residual,
     held = HeldOut(np.zeros((5, 1)), np.full(5, residual), np.full(5, sd))
     assert held.contradicts(0.05) == contradicts
     assert "contradict" not in str(held)  # the message is that of the run, with its tolerance
-
-
-def test_without_old_evaluations_there_is_nothing_held_out():
-    theta, values = rows(count=12)
-    found = bqvi.vbmc(lambda theta: float(log_joint(theta)), **BOX, evaluations=(theta, values), budget=14)
-    assert found.held_out is None

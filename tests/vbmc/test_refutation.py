@@ -60,16 +60,6 @@ def test_share_of_the_mass_is_that_of_the_densities(length, monkeypatch):
     assert total_variation(state) == pytest.approx(exact, abs=0.015 + 1e-12)
 
 
-def test_no_share_before_all_points_have_values(monkeypatch):
-    asked, state = after_test(0.6, 5, monkeypatch)
-    assert stopping.is_due(begun(np.zeros((0, 2)), Evaluations.none(2)))
-    assert not stopping.is_due(asked)  # points are pending
-    assert np.isnan(total_variation(evaluated(asked, evaluations(asked.pending[:-1]))))
-    assert 0.0 < total_variation(state) < 1.0
-    assert not stopping.is_due(state)
-    assert stopping.is_due(evaluated(state, evaluations(np.ones((2, 2)))))  # a tenth more
-
-
 def test_at_failed_draws_the_log_joint_has_no_mass(monkeypatch):
     asked, _ = after_test(1.0, 5, monkeypatch)
     good = evaluations(asked.pending)

@@ -59,14 +59,6 @@ def test_noise_beside_gradients_is_found():
     assert abs(found.log_evidence - problem.log_evidence) < 3 * found.log_evidence_sd < 0.3
 
 
-def test_an_exact_run_in_which_it_is_made_has_no_warning():
-    """The values of the clusters do not exclude noise."""
-    problem = hard_posteriors.clusters(3)
-    found = bqvi.vbmc(problem.log_joint, **problem.bounds(), budget=60, seed=0)
-    assert repeats(found) == 1
-    assert not reported(found)
-
-
 def test_values_at_nearly_the_same_point():
     points = np.array([[0.0, 1.0], [2.0, 3.0], [1e-9, 1.0], [0.0, 1.0]])
 

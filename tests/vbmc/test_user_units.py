@@ -12,7 +12,6 @@ import bqvi
 from bqvi.calls import Evaluations
 from bqvi.calls.coordinates import make_coordinates
 from bqvi.variational_bmc.correction import weighed
-from bqvi.variational_bmc.exploration import Modes
 from bqvi.variational_bmc.frame import Feasibility, Frame
 from bqvi.variational_bmc.frame_selection import _shaped as shaped
 from bqvi.variational_bmc.scaling import UserUnits
@@ -23,15 +22,6 @@ from gp.measures import GaussianMixture
 BOX = make_coordinates([-3.0, 0.0, 2.0], [9.0, np.inf, 3.0], [-1.0, 1.0, 2.2], [5.0, 4.0, 2.5])
 UNITS = UserUnits.of(BOX)
 X = np.random.default_rng(4).normal(size=(6, 3))
-
-
-def test_parameters_between_bounds_are_affine_in_these_units_and_others_keep_their_coordinates():
-    y, theta = UNITS.into(X), BOX.to_user(X)
-    half = np.array([3.0, 0.15])
-    np.testing.assert_allclose(y[:, [0, 2]], (theta[:, [0, 2]] - [2.0, 2.35]) / half, rtol=1e-10)
-    np.testing.assert_array_equal(y[:, 1], X[:, 1])
-    np.testing.assert_allclose(UNITS.out(y), X, rtol=1e-8)
-    assert UNITS.inside(y).all()
 
 
 def test_derivatives_are_those_of_finite_differences():
@@ -64,28 +54,6 @@ def test_values_and_gradients_beside_a_bound_are_those_in_the_users_units():
     pulled = frame.slopes_into(x, slopes)[:, 0]
     assert np.isnan(pulled[:2]).all()  # below the rounding of the gradient in t
     np.testing.assert_allclose(pulled[2:], 0.7 * 3.0, rtol=1e-4)
-
-
-def test_a_mode_in_a_corner_explains_what_it_does_in_the_users_units():
-    """A Gaussian in the parameters whose middle lies beside two bounds: its image is not one in x."""
-    middle, sd = UNITS.into(np.array([[-2.5, 0.0, -2.5]]))[0], 0.05
-    frame = Frame(middle, sd * np.eye(3), UNITS)
-    y = middle + sd * np.random.default_rng(3).normal(size=(200, 3)) * np.array([8.0, 1.0, 8.0])
-    x, y = UNITS.out(y[UNITS.inside(y)]), y[UNITS.inside(y)]
-
-    class Flat:
-        def mean(self, u):
-            return np.zeros(len(u))
-
-    modes = Modes.of(Flat(), DiagonalMixture(np.ones(1), np.zeros((1, 3)), np.ones((1, 3))), frame, 0.0)
-    depths = 0.5 * np.square((y - middle) / sd).sum(1)
-    log_density = norm.logpdf(y, middle, sd).sum(1) - UNITS.log_jacobian(y)  # of x
-    np.testing.assert_allclose(modes.depths(x, log_density), depths, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(modes.outlined(x), depths, rtol=1e-6, atol=1e-6)
-    far = ~modes.contain(x)
-    assert 20 < far.sum() < len(x)
-    excess = modes.unexplained(x, log_density + 0.6 * depths, 0.5, 0.0)
-    np.testing.assert_allclose(excess[far], 0.1 * depths[far], rtol=1e-5)
 
 
 def test_evidences_in_two_frames_are_of_the_same_observations():
@@ -135,14 +103,6 @@ def test_the_density_that_is_returned_is_that_of_the_elbo():
     draws = q.sample(4000, 1)
     elbo = np.mean([ridge(theta) for theta in draws] - q.log_prob(draws))
     assert elbo == pytest.approx(found.elbo, abs=0.1)
-
-
-def test_points_beyond_bounds_stand_for_points_beside_them():
-    y = np.array([[-5.0 / 3.0 - 2.0, 0.3, 0.0], [0.0, 0.3, 1e9], [0.0, 1e9, 0.0]])
-    np.testing.assert_array_equal(UNITS.inside(y), [False, False, True])
-    theta = BOX.to_user(UNITS.out(y[:2]))
-    assert theta[0, 0] == pytest.approx(-3.0 + 0.01 * 12.0)
-    assert theta[1, 2] == pytest.approx(3.0 - 0.01)
 
 
 @pytest.mark.parametrize(("upper", "periodic"), [([2.0, np.inf], []), ([2.0, 2.0], [1])])
