@@ -309,16 +309,16 @@ class ProcessCache:
         """Those of the first ``count`` evaluations on which a process is conditioned, none below a cliff."""
         known = memory if count == len(memory) else memory.earliest(count)
         above, points = np.flatnonzero(~known.below), units.whiten(known.points)
-        rows = above[self._chosen(points[above], self.most if most is None else most)]
+        rows = above[self._chosen(points[above], self.most if most is None else most, known)]
         if not (np.abs(points[rows]) < _FARTHEST).all():
             raise FloatingPointError(
                 f"evaluations lie more than {_FARTHEST:.0e} standard deviations of q from its mean"
             )
         return self._observed(units, memory, rows, points[rows])
 
-    def _chosen(self, points: np.ndarray, most: int) -> np.ndarray:
+    def _chosen(self, points: np.ndarray, most: int, known: Memory) -> np.ndarray:
         """Indices of the points among (m, D), in q's units, on which a process is conditioned."""
         full = len(points) > most
         most = most - most // 10 if full else len(points)
         first = len(points) - most
-        return np.flatnonzero(near_q(points[first:])) + first
+        return np.flatnonzero(near_q(points[first:], not known.gradients.shape[1])) + first

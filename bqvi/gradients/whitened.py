@@ -181,7 +181,17 @@ def typical_noise(measured: np.ndarray | None, jitter: float = JITTER) -> float:
     return jitter if measured is None else jitter + float(np.median(measured))
 
 
-def near_q(points: np.ndarray) -> np.ndarray:
-    """Which of (m, D) points are near enough to q to be used, (m,); all, if fewer than two are."""
-    near: np.ndarray = np.einsum("nd,nd->n", points, points) < LEFT_OUT * points.shape[1]
+def near_q(points: np.ndarray, alone: bool) -> np.ndarray:
+    """Which of (m, D) points are near enough to q to be used, (m,); all, if fewer than two are.
+
+    Where there are values ``alone``, points beyond `NOISE.near` are used only among the nearest, twice as
+    many as a quadratic function has coefficients, or 40: more of them determine the process in the place of
+    those where q has mass.
+    """
+    dimension = points.shape[1]
+    squares, reach = np.einsum("nd,nd->n", points, points) / dimension, LEFT_OUT
+    if alone:
+        nearest = np.sort(squares)[: max(40, (dimension + 1) * (dimension + 2))]
+        reach = min(reach, np.max(nearest, initial=NOISE.near))
+    near: np.ndarray = squares <= reach
     return near if near.sum() >= 2 else np.ones_like(near)

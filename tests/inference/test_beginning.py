@@ -1,5 +1,7 @@
 """The beginning of a run of 'bq', against the optimum by Newton's method where expectations are exact."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -78,6 +80,13 @@ def test_from_values_alone(start):
     assert elbo(MEAN, COVARIANCE) - elbo(found.q.mean, found.q.covariance) < 0.2
 
 
+@pytest.mark.parametrize("start", ["default", "thirty times too wide"])
+def test_from_few_values(start):
+    """Between the widths of the start and those of the posterior values would differ by 1e6 nats and more."""
+    found = fitted(STARTS[start], gradient=None, budget=100)
+    assert elbo(MEAN, COVARIANCE) - elbo(found.q.mean, found.q.covariance) < 0.05
+
+
 def test_a_mean_field_q_too():
     start = DiagonalGaussian(MEAN + 10.0 * SDS, SDS**2)
     best = 1.0 / np.diag(np.linalg.inv(COVARIANCE))  # the diagonal q with nearly the best ELBO
@@ -148,3 +157,20 @@ def test_laplaces_gaussian_of_a_quadratic(room, steepness):
     distances = np.where((gaps != 0.0).any(1), np.square(gaps).sum(1), np.inf)
     step = gaps[np.argmin(distances)]
     assert_allclose(covariance @ curvature @ step, step, rtol=1e-6, atol=1e-9)
+
+
+def test_values_on_a_floor_change_no_curvature():
+    """Of an isotropic quadratic function, whose curvature is known to the error that values are given."""
+    found = {}
+    for floor in (-1e6, -1e300):
+        target = Quadratic(25.0 * np.eye(4), np.linspace(-2.0, 2.0, 4), np.inf)
+
+        def of_values(u, floor=floor, target=target):
+            made = target(u)
+            far = np.square(made.points).sum(1) > 100.0
+            return replace(made, values=np.where(far, floor, made.values), gradients=None)
+
+        begun = of_values(np.array([np.zeros(4), np.full(4, 9.0)]))
+        _, found[floor] = LaplaceSearch(begun, of_values, np.zeros(4), LAPLACE).laplace(np.inf)
+    assert_allclose(found[-1e6], found[-1e300], atol=1e-8)
+    assert_allclose(found[-1e300], 0.04 * np.eye(4), atol=1e-3)
