@@ -39,7 +39,8 @@ _LEBESGUE = "lebesgue"
 """The measure of integrals over a box, int f(x) dx: its volume times the mean under its uniform measure."""
 _ELSEWHERE = (
     "the integral over a region without bounds is that of f / p against a measure with a density p, such as "
-    "gp.measures.Gaussian(mean, covariance): give that measure, and f / p as f"
+    "gp.measures.Gaussian(mean, covariance): give that measure, and f / p as f, with x = lower + exp(t) for "
+    "a half-line, dx = exp(t) dt; bqvi.vbmc takes such bounds of a log density"
 )
 _OF_POINTS = Such(callable, "a function of points")
 _CRITERION = Such(lambda given: isinstance(given, Criterion), "a criterion of acquisition.pointwise")
@@ -50,6 +51,7 @@ _Gradient: TypeAlias = Annotated[
     Apart("log", "those of f itself are needed, without, and bqvi.vbmc takes those of a log density"),
     Apart("log_density", "those of f itself are needed, without"),
 ]
+_TIMES = Apart("lower", "integrate f times that density over the box")
 _OF_A_BOX = Beside("measure", (None, _LEBESGUE))
 _NOISE_OF_F = Apart("log", "the noise of ln f is not that of f; bqvi.vbmc takes that of a log density")
 
@@ -67,7 +69,7 @@ def integrate(
     vectorised: bool = True,
     gradient: _Gradient = None,
     noise_sd: Annotated[float | str | Callable[[Array], Array] | None, _BQ, _NOISE_OF_F] = None,
-    log_density: Annotated[Callable[[Array], Array] | None, _OF_POINTS] = None,
+    log_density: Annotated[Callable[[Array], Array] | None, _OF_POINTS, _TIMES] = None,
     design: Annotated[Design | None, _BAYESIAN] = None,
     tolerance: Annotated[float | None, Above(0.0), _BAYESIAN] = None,
     replicates: Annotated[int, AtLeast(LEAST_REPLICATES), _QMC] = 8,
@@ -167,8 +169,6 @@ def integrate(
         f, log, vectorised = called.value, True, called.vectorised
     if measure is None and not (lower is None and upper is None):
         measure = "lebesgue"
-    if isinstance(measure, str) and log_density is not None:
-        raise ValueError("log_density is given with measure='lebesgue': integrate f times that density")
     least = {"monte-carlo": 2, "qmc": 2 * LEAST_REPLICATES}.get(method, 4)
     measure, log_volume = _integrated_against(measure, lower, upper)
     budget = require_integer("budget", budget, least)
@@ -265,7 +265,7 @@ def _design(design: Design | None) -> Design:
     """The design, checked for what `integrate` can use."""
     chosen = design or USUAL
     if chosen.cheap is not None:
-        raise ValueError(f"design.cheap is {shown(chosen.cheap)}, which integrate cannot use; leave it out")
+        raise ValueError(f"design.cheap is {shown(chosen.cheap)}, which integrate cannot use; bqvi.vbmc can")
     if chosen.acquisition is not None:
         _CRITERION("design.acquisition", chosen.acquisition)
     return chosen

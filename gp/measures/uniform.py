@@ -52,9 +52,9 @@ class Uniform:
             lower, upper = lower[None], upper[None]
         checks.require_shape("lower", lower, ("D",))
         checks.require_shape("upper", upper, (lower.shape[0],))
-        wrong = np.flatnonzero(to_numpy(lower) >= to_numpy(upper))
-        if len(wrong):
-            raise ValueError(f"lower >= upper in coordinates {wrong.tolist()}: give a box with lower < upper")
+        wrong = np.flatnonzero(to_numpy(lower) >= to_numpy(upper)).tolist()
+        if wrong:
+            raise ValueError(f"lower >= upper in coordinates {wrong}: give lower < upper, or set it within f")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 

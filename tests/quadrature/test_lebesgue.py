@@ -44,11 +44,11 @@ def test_a_run_is_resumed_over_the_same_box(tmp_path):
         ({"lower": -np.inf, "upper": 1.0}, "lower is infinite or None in coordinates .0.*density"),
         ({"lower": LOWER, "upper": [1.0, np.inf]}, "upper is infinite or None in coordinates .1.*density"),
         ({"lower": np.nan, "upper": 1.0}, "lower has 1 entries that are NaN"),
-        ({"lower": UPPER, "upper": LOWER}, "lower >= upper in coordinates"),
+        ({"lower": UPPER, "upper": LOWER}, "lower >= upper in coordinates .* set it within f"),
         ({"lower": LOWER, "upper": np.ones(3)}, "upper"),
         ({"lower": "0", "upper": 1.0}, "lower is '0'"),
         ({"lower": 0.0, "upper": "b"}, "upper is 'b'"),
-        ({"lower": 0.0, "upper": 1.0, "log_density": f}, "log_density is given"),
+        ({"lower": 0.0, "upper": 1.0, "log_density": f}, "log_density is given, and lower is 0.0"),
         ({"measure": Uniform(LOWER, UPPER), "lower": LOWER}, "lower is given, and measure is Uniform"),
         ({"measure": "counting"}, "measure is 'counting'"),
     ],
@@ -56,6 +56,16 @@ def test_a_run_is_resumed_over_the_same_box(tmp_path):
 def test_what_is_refused(given, match):
     with pytest.raises((ValueError, TypeError), match=match):
         bqvi.integrate(f, **({"measure": "lebesgue"} | given))
+
+
+def test_a_half_line_is_integrated_as_the_message_says():
+    """int_2^inf (x - 2)^2 exp(-(x - 2)) dx = Gamma(3) = 2."""
+    measure = Gaussian(np.array([0.8]), np.eye(1))
+    f = lambda t: np.exp(3.0 * t[:, 0] - np.exp(t[:, 0]) - measure.log_density(t))  # noqa: E731
+    with pytest.raises(ValueError, match=r"x = lower \+ exp\(t\).*vbmc"):
+        bqvi.integrate(f, lower=2.0, upper=np.inf)
+    found = bqvi.integrate(f, measure, 40)
+    assert found.mean == pytest.approx(2.0, abs=1e-3)
 
 
 def test_booleans_are_the_indicator_of_a_set():
