@@ -138,7 +138,7 @@ class Modes:
         """
         dimension = points.shape[1]
         depths = 2.0 * (self.levels[:, None] - self.outline.log_parts(self.frame.straightened(points))).min(0)
-        return depths < dimension + ENGINES.sds * np.sqrt(2.0 * dimension)
+        return depths < dimension + 4.0 * np.sqrt(2.0 * dimension)  # 4 sds of |x|^2 under N(0, I)
 
     def unexplained(self, points: np.ndarray, values: np.ndarray, share: float, margin: float) -> np.ndarray:
         """Return by how many nats values (n,) at points (n, D) exceed what the modes allow.
